@@ -7,8 +7,7 @@ export const IGNORED_TEXT: Readonly<Record<Ignored, string>> = {
   foreign: 'replicas: ignored a message from another application or another version of ELDR on this channel',
   malformed: 'replicas: ignored a malformed message',
   same_id: 'replicas: two gateways have the same id: give each its own replicas.id',
-  too_many:
-    'replicas: more replicas than supported, ignoring the rest: does another client write to the store?',
+  too_many: 'replicas: too many replicas, ignoring the rest: does another application write to the store?',
   refused: 'replicas: the store refused a command, retrying',
 }
 

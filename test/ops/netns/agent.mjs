@@ -1,8 +1,7 @@
 /**
- * Runs on a machine of the network and does what it is told by lines of JSON: asks, and sends steady traffic
- * whose every answer is checked.
- * Namespaces are of processes: a program that looks from a machine has to run in its namespace. It ends with
- * its input.
+ * Runs in a network namespace and takes commands as lines of JSON: sends requests, and steady traffic whose
+ * responses are all checked. A namespace belongs to a process, so requests from a machine need a process
+ * there. Exits at the end of its input.
  */
 import { createInterface } from 'node:readline'
 import { createClient } from '@redis/client'
@@ -12,20 +11,24 @@ const dispatcher = new Agent({ connect: { timeout: 3_000 }, keepAliveTimeout: 1_
 let lanes = []
 let outcomes = []
 let ending = new AbortController()
-/** By the id of what asked for them. */
+/** Controllers of held streams, by the id of the command. */
 const held = new Map()
 
-const works = {
+const commands = {
   async ask({ url, method = 'GET', headers = {}, body, timeoutMs = 3_000 }) {
     const started = performance.now()
-    const answer = await request(url, {
+    const response = await request(url, {
       method,
       headers,
       body,
       dispatcher,
       signal: AbortSignal.timeout(timeoutMs),
     })
-    return { status: answer.statusCode, text: await answer.body.text(), tookMs: performance.now() - started }
+    return {
+      status: response.statusCode,
+      text: await response.body.text(),
+      tookMs: performance.now() - started,
+    }
   },
   async store({ url, command }) {
     const client = createClient({ url, RESP: 2, socket: { reconnectStrategy: false, connectTimeout: 3_000 } })
@@ -37,15 +40,15 @@ const works = {
       client.destroy()
     }
   },
-  async start({ gateways, lanesEach, tokens, patienceMs }) {
+  async start({ gateways, lanesEach, tokens, timeoutMs }) {
     ending = new AbortController()
     outcomes = []
     lanes = Object.entries(gateways).flatMap(([name, url]) =>
-      Array.from({ length: lanesEach }, (_, at) => lane({ name, url, at, tokens, patienceMs })),
+      Array.from({ length: lanesEach }, (_, at) => lane({ name, url, at, tokens, timeoutMs })),
     )
     return {}
   },
-  /** What has ended since the last time. */
+  /** Requests that have ended since the last call. */
   async take() {
     const taken = outcomes
     outcomes = []
@@ -54,13 +57,12 @@ const works = {
   async stop() {
     ending.abort()
     await Promise.all(lanes)
-    return works.take()
+    return commands.take()
   },
   /**
-   * Streams at once, of which it is told when each has begun; the answer comes when all have ended, or were
-   * left.
+   * Concurrent streams. Reports when each has started, and responds when all have ended or were cancelled.
    */
-  async streams({ gateway, url, count, tokens, patienceMs, id }) {
+  async streams({ gateway, url, count, tokens, timeoutMs, id }) {
     const leave = new AbortController()
     held.set(id, leave)
     const one = at =>
@@ -69,10 +71,10 @@ const works = {
         url,
         prompt: `Held ${at}`,
         tokens,
-        patienceMs,
+        timeoutMs,
         stream: true,
         leave: leave.signal,
-        begun: () => say({ id, begun: at }),
+        begun: () => write({ id, begun: at }),
       })
     return { outcomes: await Promise.all(Array.from({ length: count }, (_, at) => one(at))) }
   },
@@ -83,45 +85,44 @@ const works = {
   },
 }
 
-async function lane({ name, url, at, tokens, patienceMs }) {
+async function lane({ name, url, at, tokens, timeoutMs }) {
   for (let n = 0; !ending.signal.aborted; n++) {
     const outcome = await generate({
       name,
       url,
       prompt: `Lane ${at} of ${name} asks for number ${n}`,
       tokens,
-      patienceMs,
+      timeoutMs,
       stream: n % 3 !== 2,
     })
     outcomes.push(outcome)
-    // Who is refused at once must not ask again at once: a real client waits too, and a busy loop would only
-    // measure itself.
+    // Wait after a refusal as a real client does: a busy loop would only measure itself.
     if (outcome.end !== 'ok') await new Promise(resolve => setTimeout(resolve, 50))
   }
 }
 
-async function generate({ name, url, prompt, tokens, patienceMs, stream, leave, begun }) {
+async function generate({ name, url, prompt, tokens, timeoutMs, stream, leave, begun }) {
   const startedMs = performance.now()
   const outcome = { gateway: name, stream, end: 'ok', code: '', tokens: 0, firstMs: 0, totalMs: 0 }
   try {
-    const answer = await request(`${url}/v1/completions`, {
+    const response = await request(`${url}/v1/completions`, {
       method: 'POST',
       headers: { 'content-type': 'application/json' },
       body: JSON.stringify({ prompt, max_tokens: tokens, ignore_eos: true, return_token_ids: true, stream }),
       dispatcher,
       headersTimeout: 0,
       bodyTimeout: 0,
-      signal: AbortSignal.any([AbortSignal.timeout(patienceMs), ...(leave === undefined ? [] : [leave])]),
+      signal: AbortSignal.any([AbortSignal.timeout(timeoutMs), ...(leave === undefined ? [] : [leave])]),
     })
     let text = ''
-    for await (const piece of answer.body) {
+    for await (const piece of response.body) {
       if (text === '') {
         outcome.firstMs = performance.now() - startedMs
         begun?.()
       }
       text += piece
     }
-    Object.assign(outcome, judged(answer.statusCode, text, stream, tokens))
+    Object.assign(outcome, outcomeOf(response.statusCode, text, stream, tokens))
   } catch (error) {
     outcome.end = leave?.aborted ? 'left' : error.name === 'TimeoutError' ? 'hung' : 'broken'
     outcome.code = typeof error.code === 'string' ? error.code : error.message
@@ -131,11 +132,11 @@ async function generate({ name, url, prompt, tokens, patienceMs, stream, leave, 
 }
 
 /**
- * `ok` has every token that was asked for and, streamed, `[DONE]`; `told` is an error that the gateway or a
- * worker tells in its words.
+ * `ok`: all requested tokens and, if streamed, `[DONE]`; `error`: an error response or event of the gateway
+ * or a worker.
  */
-function judged(status, text, stream, wanted) {
-  if (status !== 200) return { end: 'told', code: codeIn(text) ?? `status ${status}` }
+function outcomeOf(status, text, stream, wanted) {
+  if (status !== 200) return { end: 'error', code: codeIn(text) ?? `status ${status}` }
   const events = stream
     ? text
         .split('\n\n')
@@ -145,8 +146,8 @@ function judged(status, text, stream, wanted) {
   const done = !stream || events.at(-1) === '[DONE]'
   const bodies = events.filter(event => event !== '[DONE]').map(event => JSON.parse(event))
   const tokens = bodies.reduce((sum, { choices }) => sum + (choices?.[0]?.token_ids?.length ?? 0), 0)
-  const told = bodies.find(({ error }) => error !== undefined)?.error
-  if (told !== undefined) return { end: 'told', code: told.code, tokens }
+  const failure = bodies.find(({ error }) => error !== undefined)?.error
+  if (failure !== undefined) return { end: 'error', code: failure.code, tokens }
   if (!done || tokens !== wanted)
     return { end: 'wrong', code: `${tokens} of ${wanted} tokens, ${done ? '' : 'not '}done`, tokens }
   return { end: 'ok', tokens }
@@ -160,17 +161,17 @@ function codeIn(text) {
   }
 }
 
-function say(answer) {
-  process.stdout.write(`${JSON.stringify(answer)}\n`)
+function write(message) {
+  process.stdout.write(`${JSON.stringify(message)}\n`)
 }
 
 createInterface({ input: process.stdin })
   .on('line', line => {
     const { id, work, ...rest } = JSON.parse(line)
-    works[work]({ ...rest, id }).then(
-      result => say({ id, ...result }),
-      error => say({ id, error: error.message || error.name || String(error) }),
+    commands[work]({ ...rest, id }).then(
+      result => write({ id, ...result }),
+      error => write({ id, error: error.message || error.name || String(error) }),
     )
   })
   .once('close', () => process.exit(0))
-say({ id: 0 })
+write({ id: 0 })

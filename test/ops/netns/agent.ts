@@ -1,4 +1,4 @@
-/** A process on a machine of the network (agent.mjs), told what to do from here. */
+/** Controls a process in a network namespace (agent.mjs). */
 import type { ChildProcess } from 'node:child_process'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
@@ -8,11 +8,10 @@ export interface Outcome {
   readonly gateway: string
   readonly stream: boolean
   /**
-   * ok: all tokens and the end; told: an error in words; left: the client went, as it was told to; broken,
-   * hung, wrong: never right while
-   * the client itself can be reached.
+   * ok: complete; error: an error response or event; left: cancelled by the test; broken, hung, wrong: never
+   * acceptable while the client itself is reachable.
    */
-  readonly end: 'ok' | 'told' | 'left' | 'broken' | 'hung' | 'wrong'
+  readonly end: 'ok' | 'error' | 'left' | 'broken' | 'hung' | 'wrong'
   readonly code: string
   readonly tokens: number
   readonly firstMs: number
@@ -30,11 +29,11 @@ export interface TrafficOptions {
   readonly gateways: Readonly<Record<string, string>>
   readonly lanesEach: number
   readonly tokens: number
-  /** A request that has not ended by then hangs. */
-  readonly patienceMs: number
+  /** A request that has not ended by then counts as hung. */
+  readonly timeoutMs: number
 }
 
-interface Answer {
+interface Reply {
   readonly id: number
   readonly error?: string
   readonly begun?: number
@@ -46,74 +45,68 @@ export class Agent {
   readonly #child: ChildProcess
   readonly #waiting = new Map<
     number,
-    { resolve(answer: never): void; reject(error: Error): void; begun?: () => void }
+    { resolve(reply: never): void; reject(error: Error): void; begun?: () => void }
   >()
-  #said = ''
+  #stderr = ''
   #ids = 0
 
   private constructor(child: ChildProcess) {
     this.#child = child
-    child.stderr!.on('data', (chunk: Buffer) => (this.#said += chunk.toString()))
-    createInterface({ input: child.stdout! }).on('line', line => this.#heard(JSON.parse(line) as Answer))
+    child.stderr!.on('data', (chunk: Buffer) => (this.#stderr += chunk.toString()))
+    createInterface({ input: child.stdout! }).on('line', line => this.#received(JSON.parse(line) as Reply))
     child.once('exit', () => {
-      for (const { reject } of this.#waiting.values()) reject(new Error(`the agent has ended: ${this.#said}`))
+      for (const { reject } of this.#waiting.values()) reject(new Error(`the agent exited: ${this.#stderr}`))
     })
   }
 
   static async start<Name extends string>(network: Network<Name>, name: Name): Promise<Agent> {
     const agent = new Agent(network.spawn(name, [process.execPath, PROGRAM]))
-    // It says number 0 of itself when it can be told something.
+    // It sends number 0 when it is ready.
     await new Promise<void>((resolve, reject) => agent.#waiting.set(0, { resolve, reject }))
     return agent
   }
 
-  /** Rejects where no answer comes. */
+  /** Rejects without a response. */
   ask(url: string, ask: Ask = {}): Promise<{ status: number; text: string; tookMs: number }> {
-    return this.#tell('ask', { url, ...ask })
+    return this.#send('ask', { url, ...ask })
   }
 
   async store(url: string, ...command: string[]): Promise<unknown> {
-    return (await this.#tell<{ reply: unknown }>('store', { url, command })).reply
+    return (await this.#send<{ reply: unknown }>('store', { url, command })).reply
   }
 
-  /** Requests one after the other on lanes to each gateway, two of three streamed. */
+  /** Sends sequential requests on several lanes to each gateway, two of three streamed. */
   async start(options: TrafficOptions): Promise<void> {
-    await this.#tell('start', { ...options })
+    await this.#send('start', { ...options })
   }
 
-  /** What has ended since the last time. */
+  /** Requests that have ended since the last call. */
   async take(): Promise<Outcome[]> {
-    return (await this.#tell<{ outcomes: Outcome[] }>('take', {})).outcomes
+    return (await this.#send<{ outcomes: Outcome[] }>('take', {})).outcomes
   }
 
-  /** Sends no more; what has ended since the last time, once all has. */
+  /** Stops sending, waits for all requests, and returns those that ended since the last call. */
   async stop(): Promise<Outcome[]> {
-    return (await this.#tell<{ outcomes: Outcome[] }>('stop', {})).outcomes
+    return (await this.#send<{ outcomes: Outcome[] }>('stop', {})).outcomes
   }
 
   /**
-   * Several streams at once. Resolves when each has begun; `ended` when all have ended. `leave` ends them
-   * from here.
+   * Concurrent streams. Resolves when each has started; `ended` resolves when all have ended. `leave` cancels
+   * them.
    */
-  async streams(options: {
-    gateway: string
-    url: string
-    count: number
-    tokens: number
-    patienceMs: number
-  }) {
+  async streams(options: { gateway: string; url: string; count: number; tokens: number; timeoutMs: number }) {
     let missing = options.count
     let begin = () => {}
     const begun = new Promise<void>(resolve => (begin = resolve))
     const streams = this.#ids + 1
-    const ended = this.#tell<{ outcomes: Outcome[] }>('streams', options, () => {
+    const ended = this.#send<{ outcomes: Outcome[] }>('streams', options, () => {
       if (--missing === 0) begin()
     }).then(({ outcomes }) => outcomes)
     await Promise.race([begun, ended])
-    return { ended, leave: () => this.#tell<object>('leave', { streams }) }
+    return { ended, leave: () => this.#send<object>('leave', { streams }) }
   }
 
-  #tell<T>(work: string, details: object, begun?: () => void): Promise<T> {
+  #send<T>(work: string, details: object, begun?: () => void): Promise<T> {
     const id = ++this.#ids
     return new Promise<T>((resolve, reject) => {
       this.#waiting.set(id, { resolve, reject, begun })
@@ -121,11 +114,11 @@ export class Agent {
     })
   }
 
-  #heard({ id, ...answer }: Answer): void {
+  #received({ id, ...reply }: Reply): void {
     const waiting = this.#waiting.get(id)
-    if (answer.begun !== undefined) return waiting?.begun?.()
+    if (reply.begun !== undefined) return waiting?.begun?.()
     this.#waiting.delete(id)
-    if (answer.error === undefined) waiting?.resolve(answer as never)
-    else waiting?.reject(new Error(answer.error))
+    if (reply.error === undefined) waiting?.resolve(reply as never)
+    else waiting?.reject(new Error(reply.error))
   }
 }

@@ -1,17 +1,14 @@
 /**
- * Random faults of a cluster: paths cut (one way or both), slow or lossy for a while; a store that is killed.
+ * Random faults: paths that are cut (one way or both), slow or lossy for a while, and a store that is killed.
  */
 import type { Random } from '../../../src/math/random.ts'
 import { type Cluster, GATEWAYS, type Machine, WORKERS } from './cluster.ts'
 
-/** Between two faults, at most; several hold at a time. */
+/** Longest time between two faults. Several are active at a time. */
 const STEP_MS = 600
-/**
- * Paths that are not clean at a time, at most: with more nothing would get through, and nothing would be
- * tried.
- */
-const MAX_PATHS = 10
-/** Who speaks with whom. */
+/** Limit of faulty paths: with more, nothing would get through and nothing would be tested. */
+const MAX_FAULTY = 10
+/** Machines that communicate. */
 const LINKS: readonly (readonly [Machine, Machine])[] = [
   ...GATEWAYS.flatMap(gateway =>
     (['store', 'client', ...WORKERS] as const).map(other => [gateway, other] as const),
@@ -25,7 +22,7 @@ const POLICIES = ['jsq', 'union', 'power_of_two'] as const
 export class Chaos {
   readonly #cluster: Cluster
   readonly #random: Random
-  readonly #hurt: (readonly [Machine, Machine])[] = []
+  readonly #faulty: (readonly [Machine, Machine])[] = []
   steps = 0
 
   constructor(cluster: Cluster, random: Random) {
@@ -33,7 +30,7 @@ export class Chaos {
     this.#random = random
   }
 
-  /** The pauses are what is tried, and wait for nothing. */
+  /** The pauses are part of the test and do not wait for anything. */
   async run(ms: number): Promise<void> {
     const endMs = performance.now() + ms
     while (performance.now() < endMs) {
@@ -43,7 +40,7 @@ export class Chaos {
     }
   }
 
-  /** All paths are clean. @returns how long the cluster took to be whole. */
+  /** Removes all faults. Returns how long the cluster took to recover. */
   async heal(): Promise<number> {
     await this.#cluster.network.heal()
     return this.#cluster.together()
@@ -53,11 +50,12 @@ export class Chaos {
     const drawn = this.#random.uniform()
     if (drawn < 0.06) return this.#restartStore()
     if (drawn < 0.12) return this.#changePolicy()
-    if (this.#hurt.length >= MAX_PATHS || (drawn < 0.25 && this.#hurt.length > 0)) return this.#repair()
-    await this.#hurtPath()
+    if (this.#faulty.length >= MAX_FAULTY || (drawn < 0.25 && this.#faulty.length > 0))
+      return this.#repairPath()
+    await this.#breakPath()
   }
 
-  async #hurtPath(): Promise<void> {
+  async #breakPath(): Promise<void> {
     const { network } = this.#cluster
     const link = this.#pick(LINKS)
     const [from, to] = this.#random.below(2) === 0 ? link : ([link[1], link[0]] as const)
@@ -71,12 +69,12 @@ export class Chaos {
     const paths = kind === 0 ? [[from, to] as const] : [[from, to] as const, [to, from] as const]
     for (const path of paths) {
       await network.rule(...path, rule)
-      this.#hurt.push(path)
+      this.#faulty.push(path)
     }
   }
 
-  async #repair(): Promise<void> {
-    const [path] = this.#hurt.splice(this.#random.below(this.#hurt.length), 1)
+  async #repairPath(): Promise<void> {
+    const [path] = this.#faulty.splice(this.#random.below(this.#faulty.length), 1)
     await this.#cluster.network.rule(...path!, {})
   }
 
@@ -85,7 +83,7 @@ export class Chaos {
     await this.#cluster.startStore()
   }
 
-  /** From the machine that watches, which reaches both gateways whatever happens. */
+  /** From the observer's machine, which always reaches both gateways. */
   async #changePolicy(): Promise<void> {
     await this.#cluster.change(this.#pick(GATEWAYS), 'PUT', '/eldr/policy', { policy: this.#pick(POLICIES) })
   }

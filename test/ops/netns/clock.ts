@@ -1,5 +1,7 @@
-/** Another clock for a process: libfaketime shifts what it is told of the time of day, and leaves the monotonic clock alone, as a machine's
- * wrong clock does. */
+/**
+ * A shifted clock for a process: libfaketime changes the time of day and leaves the monotonic clock alone, as
+ * a wrong system clock does.
+ */
 import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { CACHE } from '../tools.ts'
@@ -16,13 +18,13 @@ export function clockEnv(shiftSeconds: number): Record<string, string> {
   }
 }
 
-/** Its folder has the machine's kind in its name. */
+/** The name of its folder contains the architecture. */
 function libfaketime(): string {
   const roots = ['/usr/lib', join(CACHE, 'libfaketime', 'usr', 'lib')].filter(existsSync)
   const places = roots.flatMap(root => readdirSync(root).map(folder => join(root, folder, LIBRARY)))
   const found = [process.env['LIBFAKETIME'], ...places].find(
     place => place !== undefined && existsSync(place),
   )
-  if (found === undefined) throw new Error('libfaketime is not here: run `bash scripts/ops-tools.sh netns`')
+  if (found === undefined) throw new Error('libfaketime not found: run `bash scripts/ops-tools.sh netns`')
   return found
 }

@@ -1,6 +1,5 @@
 /**
- * Machines whose clocks differ: gateways twelve seconds apart, workers forty, a store that comes back an hour
- * behind.
+ * Machines with different clocks: gateways 12 s apart, workers 40 s, and a store that returns an hour behind.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { clockEnv } from './clock.ts'
@@ -28,7 +27,7 @@ describe.skipIf(NO_NAMESPACES)('clocks that differ across machines', () => {
   const versionOf = async (name: GatewayName): Promise<number> =>
     (await cluster.get(name, '/ready')).replicas.version
 
-  it.each(GATEWAYS)('are real: decisions and log lines of %s have its own time', async gateway => {
+  it.each(GATEWAYS)('are in effect: decisions and log lines of %s have its own time', async gateway => {
     const shiftMs = SHIFT_SECONDS[gateway] * 1_000
     const beforeMs = Date.now()
     const { ended } = await cluster.client.streams({
@@ -36,7 +35,7 @@ describe.skipIf(NO_NAMESPACES)('clocks that differ across machines', () => {
       url: cluster.url(gateway),
       count: 1,
       tokens: 3,
-      patienceMs: 10_000,
+      timeoutMs: 10_000,
     })
     expect(notOk(await ended)).toEqual({})
     const afterMs = Date.now()
@@ -53,7 +52,7 @@ describe.skipIf(NO_NAMESPACES)('clocks that differ across machines', () => {
     const line = JSON.parse(lineOf()!) as { time: string }
     for (const timeMs of [decision!.timeMs, Date.parse(line.time)]) {
       expect(timeMs).toBeGreaterThanOrEqual(beforeMs + shiftMs - 50)
-      // The line is written when the last byte has been, which the client may have had by then.
+      // The line is written after the last byte, which the client may already have.
       expect(timeMs).toBeLessThanOrEqual(afterMs + shiftMs + 1_000)
     }
     note(`clock of ${gateway}`, {
@@ -62,12 +61,12 @@ describe.skipIf(NO_NAMESPACES)('clocks that differ across machines', () => {
     })
   })
 
-  it('leave leases and views as they are', async () => {
+  it('do not affect leases and views', async () => {
     const { network } = cluster
     const agreeMs = await viewsAgree(cluster)
     const traffic = await Traffic.start(cluster)
     await traffic.next(8)
-    // Neither gateway took the other for dead. A lease by the other's clock would have expired at once.
+    // A lease compared with another machine's clock would have expired immediately.
     for (const name of GATEWAYS) expect(cluster.said(name)).not.toContain('considered dead')
     await network.both('gw1', 'store', { cut: true })
     const forgottenMs = await until(
@@ -85,12 +84,12 @@ describe.skipIf(NO_NAMESPACES)('clocks that differ across machines', () => {
     await cluster.quiet()
   })
 
-  it('do not change the order of changes, nor does a store that comes back an hour behind', async () => {
+  it('do not affect the order of changes, nor does a store that returns an hour behind', async () => {
     const follow = (name: GatewayName, policy: string) =>
       until(`${name} to have ${policy}`, async () => (await routingOf(name)).policy === policy)
     expect(await cluster.change('gw1', 'PUT', '/eldr/policy', { policy: 'power_of_two' })).toBe(200)
     await follow('gw2', 'power_of_two')
-    // By the gateways' own clocks this one would be twelve seconds older.
+    // By the gateways' clocks this change would be 12 s older.
     expect(await cluster.change('gw2', 'PUT', '/eldr/policy', { policy: 'round_robin' })).toBe(200)
     await follow('gw1', 'round_robin')
     expect(
@@ -108,17 +107,16 @@ describe.skipIf(NO_NAMESPACES)('clocks that differ across machines', () => {
       )
       return a![0] !== 0.1 && a![2] === 0 && a!.join() === b!.join()
     })
-    // libfaketime and Redis do not go together (its allocator asks for the time while the library starts), so
-    // the store keeps its clock,
-    // and what it has given out is put an hour ahead: as if its clock had been, and it came back with the
-    // right one.
+    // libfaketime does not work with Redis, whose allocator reads the time while the library starts. So the
+    // store keeps its clock, and its version is set an hour ahead, as if its clock had been wrong and were
+    // right after the restart.
     const aheadMs = Date.now() + 3_600_000
     await cluster.watch.store(cluster.storeUrl, 'HSET', 'eldr:changes', 'version', String(aheadMs))
     await until('both to have read it', async () =>
       (await Promise.all(GATEWAYS.map(versionOf))).every(version => version === aheadMs),
     )
     await cluster.killStore()
-    await until('both to say so', async () =>
+    await until('both to report it', async () =>
       (await Promise.all(GATEWAYS.map(name => cluster.get(name, '/ready')))).every(
         ({ replicas }) => replicas.store === 'down',
       ),

@@ -1,8 +1,7 @@
 /**
- * Two gateways, a store, two prefill and two decode workers, a client and a monitor, each on a machine of its
- * own. All are the
- * programs that people run. The second gateway has several processes. Nothing is ever done to the paths of
- * the one who watches.
+ * Two gateways, a store, two prefill and two decode workers, a client and an observer, each on its own
+ * machine. All run the real programs. The second gateway has several processes. The observer's paths never
+ * have faults.
  */
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
@@ -24,17 +23,15 @@ export const MACHINES = [...GATEWAYS, 'store', ...WORKERS, 'client', 'watch'] as
 export type Machine = (typeof MACHINES)[number]
 export type GatewayName = (typeof GATEWAYS)[number]
 export type WorkerName = (typeof WORKERS)[number]
-/** All but the one who watches. */
+/** All machines except the observer's. */
 export const SUBJECTS = MACHINES.filter(name => name !== 'watch')
 
 export const LEASE_MS = 1_500
-/** Of the blocks that wait at a prefill worker. */
+/** Lease of the blocks at a prefill worker. */
 const KV_LEASE_MS = 3_000
 const START_MS = 60_000
 const TOKEN = 'netns-admin'
-/**
- * Short, so that faults show soon; each is far above what a busy machine or the delays of these tests take.
- */
+/** Short, so that faults show soon, but far above what a busy machine or the delays of these tests need. */
 const SETTINGS = {
   timeouts: { prefillMs: 4_000, firstTokenMs: 3_000, betweenTokensMs: 1_500, requestMs: 12_000 },
   lease: { durationMs: KV_LEASE_MS },
@@ -45,15 +42,15 @@ const SETTINGS = {
 
 export interface ClusterOptions {
   readonly policy: 'jsq' | 'union'
-  /** Seeds the switch's losses and jitter. */
+  /** Seed of the switch's losses and jitter. */
   readonly seed?: string
-  /** In place of leases that end soon. */
+  /** Replica settings (default: short leases). */
   readonly replicas?: { readonly leaseMs?: number; readonly timeoutMs?: number }
-  /** Environment of processes on a machine, such as another clock. */
+  /** Environment of processes by machine, such as a shifted clock. */
   readonly env?: Partial<Record<Machine, Record<string, string>>>
 }
 
-// oxlint-disable-next-line typescript/no-explicit-any -- tests know what the gateway answers
+// oxlint-disable-next-line typescript/no-explicit-any -- tests know the response
 type Json = any
 
 const roleOf = (name: WorkerName) => (name.startsWith('p') ? 'prefill' : 'decode')
@@ -103,7 +100,7 @@ export class Cluster {
     return `redis://${this.network.address('store')}:6379`
   }
 
-  /** What a machine's program has written so far. */
+  /** Output of a machine's program so far. */
   said(name: Machine): string {
     return this.#said.get(name) ?? ''
   }
@@ -129,7 +126,7 @@ export class Cluster {
     )
   }
 
-  /** SIGKILL. Resolves when it is gone, so that its port is free for another. */
+  /** SIGKILL. Resolves when it has exited, so that its port is free. */
   async killStore(): Promise<void> {
     const exited = once(this.#children.get('store')!, 'exit')
     this.network.kill('store')
@@ -193,7 +190,7 @@ export class Cluster {
     )
   }
 
-  /** Resolves when it has said that it stands. */
+  /** Resolves when its output shows that it is ready. */
   async #start(
     name: Machine,
     command: readonly string[],
@@ -209,14 +206,14 @@ export class Cluster {
           if (line.includes(stands)) resolve()
         })
       setTimeout(
-        () => reject(new Error(`${name} does not stand after ${START_MS} ms: ${this.said(name)}`)),
+        () => reject(new Error(`${name} is not ready after ${START_MS} ms: ${this.said(name)}`)),
         START_MS,
       ).unref()
-      child.once('exit', code => reject(new Error(`${name} ended with ${String(code)}: ${this.said(name)}`)))
+      child.once('exit', code => reject(new Error(`${name} exited with ${String(code)}: ${this.said(name)}`)))
     })
   }
 
-  /** Of a gateway or a worker, as the one who watches sees it. */
+  /** Fetches JSON from a gateway or a worker, from the observer's machine. */
   async get(name: GatewayName | WorkerName, path: string): Promise<Json> {
     return JSON.parse(
       (await this.watch.ask(`${this.url(name)}${path}`, { headers: { authorization: `Bearer ${TOKEN}` } }))
@@ -230,7 +227,7 @@ export class Cluster {
       .status
   }
 
-  /** Sum over all series that have these labels. */
+  /** Sum over all series with these labels. */
   async metric(name: GatewayName, metric: string, labels: Record<string, string> = {}): Promise<number> {
     const { text } = await this.watch.ask(`${this.url(name)}/metrics`)
     const samples = readSamples(text, new Set([metric])).filter(sample =>
@@ -243,7 +240,7 @@ export class Cluster {
     return this.get(name, '/eldr/state') as Promise<WorkerState>
   }
 
-  /** By worker: what a gateway has there, and what it supposes of the other. */
+  /** By worker: a gateway's own requests, and those it knows of from the other. */
   async views(
     name: GatewayName,
   ): Promise<Record<string, { state: string; inflight: number; inflightElsewhere: number }>> {
@@ -251,7 +248,7 @@ export class Cluster {
     return Object.fromEntries((workers as { id: string }[]).map(worker => [worker.id, worker])) as never
   }
 
-  /** Both gateways are ready, have all workers, and know of each other. */
+  /** Waits until both gateways are ready, have all workers, and see each other. */
   together(): Promise<number> {
     return until('both gateways to be whole', async () => {
       const all = await Promise.all(GATEWAYS.map(name => this.get(name, '/ready')))
@@ -266,7 +263,7 @@ export class Cluster {
     })
   }
 
-  /** What is not zero anywhere, as 'machine name: value'; none once all is given back. */
+  /** Values that are not zero, as 'machine name: value'; empty once everything is released. */
   async leftovers(): Promise<string[]> {
     const ofGateways = GATEWAYS.map(async name => {
       const views = Object.values(await this.views(name))
@@ -297,7 +294,7 @@ export class Cluster {
     )
   }
 
-  /** Waits until nothing is left of any request. */
+  /** Waits until no request is left. */
   async nothingLeft(): Promise<number> {
     let left: string[] = []
     return until(
@@ -309,15 +306,14 @@ export class Cluster {
     })
   }
 
-  /** Waits until nothing is left anywhere and both gateways are whole. */
+  /** Waits until no request is left and both gateways are ready. */
   async quiet(): Promise<void> {
     await this.together()
     await this.nothingLeft()
   }
 
   /**
-   * Waits until no worker has a connection for KV blocks. One whose peer was cut off in the middle ends when
-   * it has been idle for 30 s.
+   * Waits until no worker has a KV connection. One whose peer was cut off is closed after 30 s of idleness.
    */
   noKvConnections(): Promise<number> {
     return until('connections for KV blocks to end', async () => {

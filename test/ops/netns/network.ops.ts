@@ -1,4 +1,4 @@
-/** The network itself: what its rules say is what frames meet. Else the other suites would prove nothing. */
+/** The network itself: frames follow its rules. The other suites rely on this. */
 import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -21,18 +21,18 @@ describe.skipIf(NO_NAMESPACES)('the network of namespaces', () => {
     agent = await Agent.start(network, 'near')
   })
   afterAll(() => network?.close())
-  // A connection of its own for each, and so at least two round trips.
+  // A new connection each time, and so at least two round trips.
   const ask = (timeoutMs = 10_000) =>
     agent.ask(`http://${network.address('far')}/`, { headers: { connection: 'close' }, timeoutMs })
 
-  it('clears away what a process left that is no more, and only that', () => {
+  it('removes the namespaces of dead processes, and no others', () => {
     const names = asRoot('ip', 'netns', 'list')
     expect(names).not.toContain(stale)
     expect(names).toContain(`eldr${process.pid}n`)
   })
 
-  it('delays, in order', async () => {
-    await ask() // addresses are known from now on
+  it('delays frames in order', async () => {
+    await ask() // resolves addresses
     const cleanMs = (await ask()).tookMs
     await network.both('near', 'far', { delayMs: 60, jitterMs: 20 })
     const { tookMs, text } = await ask()
@@ -43,7 +43,7 @@ describe.skipIf(NO_NAMESPACES)('the network of namespaces', () => {
     expect((await network.counts('near', 'far')).lost).toBe(0)
   })
 
-  it('loses a share', async () => {
+  it('loses a share of the frames', async () => {
     const before = await network.counts('far', 'near')
     await network.rule('far', 'near', { loss: 0.1 })
     for (let n = 0; n < 3; n++) expect((await ask()).text.length).toBe(200_000)
@@ -57,7 +57,7 @@ describe.skipIf(NO_NAMESPACES)('the network of namespaces', () => {
   it.each([
     ['near', 'far'],
     ['far', 'near'],
-  ] as const)('cuts from %s to %s alone', async (from, to) => {
+  ] as const)('cuts only from %s to %s', async (from, to) => {
     const [there, back] = [await network.counts(from, to), await network.counts(to, from)]
     await network.rule(from, to, { cut: true })
     await expect(ask(700)).rejects.toThrow(/./)
@@ -67,7 +67,7 @@ describe.skipIf(NO_NAMESPACES)('the network of namespaces', () => {
     expect((await ask()).status).toBe(200)
   })
 
-  it('says what is wrong with a rule', async () => {
+  it('reports an invalid rule', async () => {
     await expect(network.rule('near', 'far', { loss: 2 })).rejects.toThrow('a share is from 0 to 1')
     await expect(network.rule('near', 'moon' as 'far', {})).rejects.toThrow('no such path')
     expect((await ask()).status).toBe(200)

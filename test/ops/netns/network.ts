@@ -1,9 +1,7 @@
 /**
- * Machines as network namespaces, with a switch between them (wire.py) that delays, loses and cuts. Names
- * have the pid of their maker, so
- * that several files run at once, and what one left behind that was killed is cleared away by the next.
- * Addresses are the same in every
- * network: no namespace reaches another network than its own.
+ * Machines as network namespaces, connected by a switch (wire.py) that delays, loses and cuts frames. Names
+ * contain the pid of their creator, so that several test files run at once and the next run removes what a
+ * killed one left behind. Addresses are the same in every network: no namespace reaches another network.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -13,14 +11,14 @@ import { AS_ROOT, asRoot, pathWithSbin, python } from './root.ts'
 
 export interface Rule {
   readonly delayMs?: number
-  /** Up to so much more or less. */
+  /** Largest deviation from the delay. */
   readonly jitterMs?: number
   /** From 0 to 1. */
   readonly loss?: number
   readonly cut?: boolean
 }
 
-/** Frames from one machine to another. */
+/** Counts of frames from one machine to another. */
 export interface PathCounts {
   readonly passed: number
   readonly lost: number
@@ -70,7 +68,7 @@ export class Network<Name extends string = string> {
     await this.#answer()
     for (const name of this.names) {
       const space = this.#namespace(name)
-      // IPv6 is not used here: its control traffic would be noise in the counts.
+      // IPv6 is not used: its neighbour discovery would only add noise to the counts.
       asRoot(
         'ip',
         'netns',
@@ -89,10 +87,7 @@ export class Network<Name extends string = string> {
     return `10.77.0.${this.names.indexOf(name) + 1}`
   }
 
-  /**
-   * Starts a program on a machine; `env` reaches it also where it is started by sudo. It does not outlive
-   * this process, however that ends.
-   */
+  /** Starts a program on a machine. `env` is passed through sudo too. The program ends with this process. */
   spawn(name: Name, command: readonly string[], env: Readonly<Record<string, string>> = {}): ChildProcess {
     const settings = Object.entries(env).map(([key, value]) => `${key}=${value}`)
     const [program, ...flags] = [
@@ -114,14 +109,14 @@ export class Network<Name extends string = string> {
     })
   }
 
-  /** SIGKILL to all that runs on a machine. */
+  /** Sends SIGKILL to all processes of a machine. */
   kill(name: Name): void {
     const pids = asRoot('ip', 'netns', 'pids', this.#namespace(name)).split('\n').filter(Boolean)
-    // Each by itself: one may have ended meanwhile.
+    // One by one, since one may have exited meanwhile.
     for (const pid of pids) asRoot('sh', '-c', `kill -9 ${pid} 2>/dev/null || true`)
   }
 
-  /** Of the machine's own network alone, such as net.ipv4.tcp_wmem. */
+  /** Sets a value of the machine's network namespace, such as net.ipv4.tcp_wmem. */
   sysctl(name: Name, key: string, value: string): void {
     asRoot(
       'ip',
@@ -134,7 +129,7 @@ export class Network<Name extends string = string> {
     )
   }
 
-  /** From one to the other, not back. Replaces what held before. */
+  /** Sets the rule from one machine to the other, not back. Replaces the previous rule. */
   async rule(from: Name, to: Name, { delayMs, jitterMs, loss, cut = false }: Rule): Promise<void> {
     const words = [
       delayMs !== undefined && `delay=${delayMs}`,
@@ -179,7 +174,7 @@ export class Network<Name extends string = string> {
     for (const name of this.names) this.#quietly(() => removeNamespace(this.#namespace(name)))
   }
 
-  /** At the end as much is cleared away as can be. */
+  /** Errors are ignored: cleanup removes as much as possible. */
   #quietly(work: () => void): void {
     try {
       work()
@@ -198,10 +193,10 @@ export class Network<Name extends string = string> {
     return text
   }
 
-  /** The next line; the switch answers in the order it is asked. */
+  /** The next line. The switch responds in order. */
   #answer(): Promise<string> {
     return new Promise((resolve, reject) => {
-      const ended = () => reject(new Error('the switch has ended'))
+      const ended = () => reject(new Error('the switch exited'))
       this.#wire.once('exit', ended)
       this.#answers.push(line => {
         this.#wire.off('exit', ended)
@@ -211,7 +206,7 @@ export class Network<Name extends string = string> {
   }
 }
 
-/** Namespaces of processes that are no more, with all that still runs in them. */
+/** Removes namespaces of dead processes, with everything that still runs in them. */
 export function removeStale(): void {
   for (const line of asRoot('ip', 'netns', 'list').split('\n')) {
     const name = line.split(' ', 1)[0]!

@@ -1,14 +1,11 @@
-/**
- * Network namespaces belong to root: commands run as such, by sudo where we are not and it asks for no
- * password.
- */
+/** Network namespaces require root: commands run as root, with sudo if it needs no password. */
 import { execFileSync } from 'node:child_process'
 import { accessSync } from 'node:fs'
 import { tool } from '../tools.ts'
 
 export const AS_ROOT: readonly string[] = process.getuid?.() === 0 ? [] : ['sudo', '-n']
 
-/** What it printed. Throws with what it said on standard error. */
+/** Returns standard output. Throws with standard error. */
 export function asRoot(...command: string[]): string {
   const [program, ...flags] = [...AS_ROOT, ...command]
   return execFileSync(program!, flags, {
@@ -18,7 +15,7 @@ export function asRoot(...command: string[]): string {
   })
 }
 
-/** Debian keeps `ip` where users do not look. */
+/** Debian has `ip` in a folder that is not in a user's PATH. */
 export function pathWithSbin(): string {
   return `${process.env['PATH'] ?? ''}:/usr/sbin:/sbin`
 }
@@ -27,8 +24,8 @@ const probe = (number: number) => `eldr${process.pid}p${number}-probe`
 let probes = 0
 
 /**
- * Undefined where namespaces with TAP devices can be made, else why not, for the one line that says that
- * these tests are left out.
+ * Why namespaces with TAP devices cannot be created, for the line that reports skipped tests; undefined if
+ * they can.
  */
 export function whyNoNamespaces(): string | undefined {
   const name = probe(probes++)
@@ -43,12 +40,12 @@ export function whyNoNamespaces(): string | undefined {
     const why = lastLine(error)
     return AS_ROOT.length > 0
       ? `not root, and no sudo without a password (${why})`
-      : `no network namespace can be made (${why})`
+      : `cannot create a network namespace (${why})`
   }
   try {
     asRoot('ip', '-n', name, 'tuntap', 'add', 'dev', 'eth0', 'mode', 'tap')
   } catch (error) {
-    return `no TAP device can be made (${lastLine(error)})`
+    return `cannot create a TAP device (${lastLine(error)})`
   } finally {
     asRoot('ip', 'netns', 'del', name)
   }

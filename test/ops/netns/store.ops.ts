@@ -1,6 +1,6 @@
 /**
- * The store, seen from gateways on other machines: cut off, one way only, killed, full. Requests must not
- * notice.
+ * A store on another machine that is cut off (one way or both), killed or full. Requests must not be
+ * affected.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { until } from './until.ts'
@@ -23,8 +23,8 @@ describe.skipIf(NO_NAMESPACES)('the store across machines', () => {
       0,
     )
 
-  /** gw1 loses the store by the paths given, and has it again. */
-  async function loses(what: string, paths: readonly (readonly [Machine, Machine])[]): Promise<void> {
+  /** Cuts the given paths between gw1 and the store, and restores them. */
+  async function cutStore(what: string, paths: readonly (readonly [Machine, Machine])[]): Promise<void> {
     const { network } = cluster
     const traffic = await Traffic.start(cluster)
     const before = await traffic.next(15)
@@ -34,10 +34,10 @@ describe.skipIf(NO_NAMESPACES)('the store across machines', () => {
     )
     for (const [from, to] of paths) await network.rule(from, to, { cut: true })
     const forgottenMs = await until('gw2 to forget gw1', async () => (await replicasOf('gw2')).replicas === 1)
-    // From its last word, which was at most a third of the lease before the cut; it may still have been on
-    // its way.
+    // Counted from its last message, at most a third of the lease before the cut, which may have been in
+    // transit.
     expect(forgottenMs).toBeLessThan(2 * LEASE_MS)
-    await until('gw1 to say so', async () => (await replicasOf('gw1')).store === 'down')
+    await until('gw1 to report it', async () => (await replicasOf('gw1')).store === 'down')
     const ready = await cluster.get('gw1', '/ready')
     expect(ready).toMatchObject({
       status: 'ready',
@@ -55,8 +55,8 @@ describe.skipIf(NO_NAMESPACES)('the store across machines', () => {
       async () => (await elsewhere('gw1')) > 0 && (await elsewhere('gw2')) > 0,
     )
     expect(notOk(await traffic.stop())).toEqual({})
-    // Against the other gateway at the same time: a busy machine slows both. A wait for the store's time-out
-    // would be a second.
+    // Compared with the other gateway at the same time: a busy machine slows both. The store's timeout is a
+    // second.
     const [hereMs, otherMs] = [medianMs(of('gw1', during)), medianMs(of('gw2', during))]
     expect(hereMs).toBeLessThan(otherMs + 400)
     await cluster.quiet()
@@ -70,32 +70,32 @@ describe.skipIf(NO_NAMESPACES)('the store across machines', () => {
     })
   }
 
-  it('cut off from a gateway costs no request anything, and is joined again', async () => {
-    await loses('store cut off', [
+  it('that is cut off from a gateway delays no request, and is reconnected', async () => {
+    await cutStore('store cut off', [
       ['gw1', 'store'],
       ['store', 'gw1'],
     ])
-    // Streams are held for longer than that: it was seen while they were there.
+    // Streams are held for longer than this.
     expect(await viewsAgree(cluster)).toBeLessThan(10_000)
     await cluster.quiet()
   })
 
-  it('that no longer hears a gateway, or is no longer heard by it, is the same', async () => {
+  it('that is cut off in one direction is treated the same', async () => {
     expect(await cluster.change('gw1', 'PUT', '/eldr/policy', { policy: 'union' })).toBe(200)
     await until(
       'gw2 to follow',
       async () => (await cluster.get('gw2', '/eldr/config')).routing.policy === 'union',
     )
-    await loses('store does not hear gw1', [['gw1', 'store']])
-    await loses('gw1 does not hear the store', [['store', 'gw1']])
+    await cutStore('gw1 to store cut', [['gw1', 'store']])
+    await cutStore('store to gw1 cut', [['store', 'gw1']])
     await viewsAgree(cluster)
   })
 
-  it('that is killed and comes back empty is told again what was changed, and requests go on', async () => {
+  it('that restarts empty gets the changes back, and requests are served meanwhile', async () => {
     const traffic = await Traffic.start(cluster)
     await traffic.next(5)
     await cluster.killStore()
-    await until('both to say so', async () =>
+    await until('both to report it', async () =>
       (await Promise.all(GATEWAYS.map(replicasOf))).every(
         ({ store, replicas }) => store === 'down' && replicas === 1,
       ),
@@ -116,7 +116,7 @@ describe.skipIf(NO_NAMESPACES)('the store across machines', () => {
     await cluster.quiet()
   })
 
-  it('that is full passes loads on, and takes changes when it has room', async () => {
+  it('that is full delivers loads, and stores changes when it has room', async () => {
     const tauOf = async (name: (typeof GATEWAYS)[number]) =>
       (await cluster.get(name, '/eldr/config')).routing.tau
     await cluster.watch.store(cluster.storeUrl, 'CONFIG', 'SET', 'maxmemory-policy', 'noeviction')

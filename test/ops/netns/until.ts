@@ -1,11 +1,14 @@
-/** Polls for a state. Each check asks several processes, so it pauses between checks to add little load. */
+/** Each poll asks several processes: the pause keeps polling from becoming the load. */
 const PAUSE_MS = 25
 
-/** Gives up loudly. Questions that get no answer are asked again: a machine may be cut off. @returns how long it took. */
+/**
+ * Polls a condition that has no event. Throws after the timeout. Failed polls are retried, since a machine
+ * may be cut off. Returns how long it took.
+ */
 export async function until(
   what: string,
   holds: () => boolean | Promise<boolean>,
-  patienceMs = 40_000,
+  timeoutMs = 40_000,
 ): Promise<number> {
   const startMs = performance.now()
   let last = ''
@@ -13,10 +16,10 @@ export async function until(
     try {
       if (await holds()) return performance.now() - startMs
     } catch (error) {
-      last = `; the last look failed: ${String(error)}`
+      last = `; the last poll failed: ${String(error)}`
     }
-    if (performance.now() - startMs > patienceMs)
-      throw new Error(`not within ${patienceMs} ms: ${what}${last}`)
+    if (performance.now() - startMs > timeoutMs)
+      throw new Error(`timed out after ${timeoutMs} ms: ${what}${last}`)
     await new Promise(resolve => setTimeout(resolve, PAUSE_MS))
   }
 }

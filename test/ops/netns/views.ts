@@ -1,5 +1,6 @@
 /**
- * Whether gateways agree on what is under way: streams are held on one, and the other must see just those.
+ * Checks that gateways agree on requests in flight: streams are held on one, and the other must see exactly
+ * those.
  */
 import { expect } from 'vitest'
 import { type Cluster, GATEWAYS } from './cluster.ts'
@@ -8,19 +9,20 @@ import { until } from './until.ts'
 
 const HELD = 4
 
-/** In both directions; to be called without other traffic. @returns the longest that it took to be seen. */
+/**
+ * In both directions. Call it without other traffic. Returns the longest time until the streams were seen.
+ */
 export async function viewsAgree(cluster: Cluster): Promise<number> {
   let longestMs = 0
   for (const [at, name] of GATEWAYS.entries()) {
     const other = GATEWAYS[1 - at]!
-    // They would go on for minutes: they end when they have been seen, and by the gateway's own limit if they
-    // never are.
+    // Long streams: they are cancelled when they have been seen, or end by the gateway's own limit.
     const held = await cluster.client.streams({
       gateway: name,
       url: cluster.url(name),
       count: HELD,
       tokens: 10_000,
-      patienceMs: 16_000,
+      timeoutMs: 16_000,
     })
     let last = ''
     const tookMs = await until(

@@ -2,15 +2,16 @@
 
     python3 wire.py SEED NAME=NAMESPACE …
 
-Each namespace gets a TAP device eth0 with the hardware address 02:00:00:00:00:NN, NN being its place in the list from 1. A frame goes to
-the port that its address names; others go to all. Rules belong to ordered pairs of ports and can be changed at any time by lines on
-standard input, each of which is answered by one line on standard output:
+Each namespace gets a TAP device eth0 with the hardware address 02:00:00:00:00:NN, where NN is its position in the
+list, from 1. A frame goes to the port of its address; broadcasts go to all. Rules belong to ordered pairs of ports and
+can be changed at any time by lines on standard input. Each is answered with one line on standard output:
 
-    rule FROM TO [delay=MS] [jitter=MS] [loss=SHARE] [cut]     replaces what was there; with nothing behind TO the pair is clean
-    clear                                                      every pair is clean
+    rule FROM TO [delay=MS] [jitter=MS] [loss=SHARE] [cut]     replaces the rule; without options the pair is clean
+    clear                                                      removes all rules
     counts                                                     {"FROM>TO": [passed, lost, cut]} as JSON
 
-The answer is "ok", the counts, or "error: WHY". Frames of a pair stay in order under delay, as on a real path. It ends with its input.
+The response is "ok", the counts, or "error: WHY". Frames of a pair stay in order under delay, as on a real path. Exits
+at the end of its input.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ IFF_NO_PI = 0x1000
 ARPHRD_ETHER = 1
 CLONE_NEWNET = 0x40000000
 LARGEST_FRAME = 65_536
-# So many frames are taken from one port before the others have their turn.
+# Frames read from one port before the others get their turn.
 AT_ONCE = 64
 
 
 @dataclass
 class Path:
-    """What frames meet from one port to another."""
+    """The rule from one port to another."""
 
     delay_s: float = 0.0
     jitter_s: float = 0.0
@@ -69,7 +70,7 @@ class Path:
 
 
 def open_port(namespace: str, number: int) -> int:
-    """A TAP device belongs to the namespace in which it was made, regardless of the holder of its descriptor."""
+    """A TAP device stays in the namespace that created it, whichever process has its descriptor."""
     libc = ctypes.CDLL(None, use_errno=True)
     home = os.open("/proc/self/ns/net", os.O_RDONLY)
     there = os.open(f"/run/netns/{namespace}", os.O_RDONLY)
@@ -92,7 +93,7 @@ class Wire:
         self.ports = ports
         self.names = list(ports)
         self.paths = {(a, b): Path() for a in ports for b in ports if a != b}
-        # (due, order, port, frame): the order keeps frames of the same moment as they came.
+        # (due, order, port, frame): the order keeps frames that are due at the same time in sequence.
         self.waiting: list[tuple[float, int, int, bytes]] = []
         self.order = 0
 
@@ -115,7 +116,7 @@ class Wire:
         return "ok"
 
     def take(self, source: str) -> None:
-        """All that a port has, up to a bound."""
+        """Reads the frames of a port, up to a limit."""
         for _ in range(AT_ONCE):
             try:
                 frame = os.read(self.ports[source], LARGEST_FRAME)
@@ -141,7 +142,7 @@ class Wire:
         path.counts[0] += 1
         now_s = time.monotonic()
         wait_s = max(0.0, path.delay_s + self.random.uniform(-path.jitter_s, path.jitter_s)) if path.delay_s + path.jitter_s > 0 else 0.0
-        # A frame never overtakes an earlier one of its path, also where the delay has just been lowered.
+        # A frame never overtakes an earlier one of its path, even if the delay was just reduced.
         due_s = max(now_s + wait_s, path.last_due_s)
         if due_s <= now_s:
             self.send(self.ports[target], frame)
@@ -151,14 +152,14 @@ class Wire:
         heapq.heappush(self.waiting, (due_s, self.order, self.ports[target], frame))
 
     def send(self, port: int, frame: bytes) -> None:
-        # A device that is down, or full: the frame is lost, as on any wire.
+        # The device is down or full: the frame is lost, as on a real link.
         try:
             os.write(port, frame)
         except OSError:
             return
 
     def deliver_due(self) -> float | None:
-        """Returns the time until the next, if one waits."""
+        """Sends the frames that are due. Returns the time until the next one, if any."""
         while self.waiting:
             wait_s = self.waiting[0][0] - time.monotonic()
             if wait_s > 0:

@@ -1,6 +1,4 @@
-/**
- * Stores that ask who one is: a user who may do what docs/guides/replicas.md says and nothing else, and TLS.
- */
+/** Stores with access control: a user with exactly the permissions of docs/guides/replicas.md, and TLS. */
 import { readFileSync } from 'node:fs'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { makeCertificates } from '../../gateway/tls-files.ts'
@@ -21,18 +19,18 @@ const begin = async (options?: StoreOptions) => (store = await startStore(option
 const up = async ({ get }: Replica) =>
   ((await get('/ready')) as { replicas: { store: string } }).replicas.store === 'up'
 
-/** Loads, a change and an artifact’s way go through the store. */
+/** Shares loads, a policy change and drains through the store. */
 async function share(a: Replica, b: Replica): Promise<void> {
-  await until('both to be there', async () => (await up(a)) && (await up(b)))
+  await until('both to be connected', async () => (await up(a)) && (await up(b)))
   const { release, text } = await heldStream(a, stage)
   await until('the request to be seen', () => b.inflight().elsewhere === 1)
   release()
   await text()
-  await until('nothing anywhere', () =>
+  await until('no load anywhere', () =>
     [a, b].every(({ inflight }) => inflight().own + inflight().elsewhere === 0),
   )
   expect((await a.change('PUT', '/eldr/policy', { policy: 'power_of_two' })).status).toBe(200)
-  await until('the change to be there', () => b.gateway.control.policy === 'power_of_two')
+  await until('the change to be applied', () => b.gateway.control.policy === 'power_of_two')
   for (const [path, state] of [
     ['drain', 'draining'],
     ['undrain', 'ready'],
@@ -48,7 +46,7 @@ async function share(a: Replica, b: Replica): Promise<void> {
 }
 
 describe('a user', () => {
-  /** As the page for operators has them. */
+  /** The commands listed in the guide. */
   const commands = [
     ...readFileSync(new URL('../../../docs/guides/replicas.md', import.meta.url), 'utf8').matchAll(
       /The user needs (.*?) on keys/g,
@@ -63,7 +61,7 @@ describe('a user', () => {
     ...names.map(name => `+${name.toLowerCase()}`),
   ]
 
-  it('who may do what the page says shares everything, and the store refuses nothing', async () => {
+  it('with the permissions of the guide shares everything, and the store refuses nothing', async () => {
     const { port, ask } = await begin()
     await ask('ACL', 'SETUSER', 'gateway', ...may(commands))
     const url = `redis://gateway:pw@127.0.0.1:${port}`
@@ -74,7 +72,7 @@ describe('a user', () => {
       expect((await metric('eldr_replica_ignored_total', { reason: 'refused' })) ?? 0).toBe(0)
   })
 
-  it('who may not publish is told of, and requests go on', async () => {
+  it('without permission to publish is logged, and requests are served', async () => {
     const { port, ask } = await begin()
     await ask('ACL', 'SETUSER', 'gateway', ...may(commands.filter(name => name !== 'PUBLISH')))
     const a = await stage.replica(`redis://gateway:pw@127.0.0.1:${port}`)
@@ -88,7 +86,7 @@ describe('a user', () => {
 })
 
 describe('TLS', () => {
-  it('is spoken with a store whose authority is known, and not with another', async () => {
+  it('is used with a store whose CA is trusted, and not with another', async () => {
     const pairs = makeCertificates('store', 'other')
     const { url } = await begin({ tls: pairs.store })
     const of = (caFile: string) => ({ replicas: { caFile } })
@@ -107,7 +105,7 @@ describe('TLS', () => {
     pairs.remove()
   })
 
-  it('is not begun with a file that is none: it is said before anything starts', async () => {
+  it('fails at startup if the CA file does not exist', async () => {
     const { url } = await begin()
     await expect(
       stage.replica(url.replace('redis', 'rediss'), { replicas: { caFile: '/nonexistent/ca.pem' } }),

@@ -1,4 +1,4 @@
-/** What operators change on one replica is so on all of them, in one order, also on those that were away. */
+/** Changes by operators on one replica reach all replicas in one order, also those that were disconnected. */
 import { copyFileSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -39,7 +39,7 @@ const settled = (all: readonly Replica[]) =>
   })
 
 describe('a change by the admin API', () => {
-  it('of policy, band and prefill policy is on all replicas, and on one that comes later', async () => {
+  it('of policy, band and prefill policy reaches all replicas, and one that starts later', async () => {
     const all = await three()
     expect(
       (
@@ -61,7 +61,7 @@ describe('a change by the admin API', () => {
     )
   })
 
-  it('that several make at once ends in one state everywhere, again and again', async () => {
+  it('made on several replicas at once ends in the same state everywhere', async () => {
     const all = await three()
     const policies = ['jsq', 'random', 'round_robin', 'power_of_two', 'union']
     for (let round = 0; round < 15; round++) {
@@ -82,7 +82,7 @@ describe('a change by the admin API', () => {
     }
   })
 
-  it('that drains a worker drains it everywhere, before it comes too, and undrains it', async () => {
+  it('that drains a worker drains it everywhere, also one added later, and undrains it', async () => {
     const all = await three()
     const states = () =>
       all.map(
@@ -107,7 +107,7 @@ describe('a change by the admin API', () => {
     await until('it to be back', () => states().every(state => state === 'ready'))
   })
 
-  it('while the store hangs are applied at once, and shared when it is back', async () => {
+  it('while the store hangs applies here immediately, and elsewhere when the store is back', async () => {
     const all = await three()
     store.hang()
     // The store hangs, so a response proves that the change does not wait for it.
@@ -121,7 +121,7 @@ describe('a change by the admin API', () => {
 })
 
 describe('an artifact', () => {
-  it('that was sent to one replica goes through the store to the others, and its re-fits are followed', async () => {
+  it('uploaded to one replica reaches the others through the store, and so do its refits', async () => {
     const all = await three()
     const sent = await all[0]!.change('POST', '/eldr/artifact', readFileSync(files.one))
     expect(sent.status).toBe(200)
@@ -132,9 +132,7 @@ describe('an artifact', () => {
     await all[1]!.change('PUT', '/eldr/policy', { policy: 'eldr' })
     await until('eldr everywhere', () => all.every(replica => routing(replica).policy === 'eldr'))
     expect((await all[2]!.change('POST', '/eldr/refit', { workers: 3 })).status).toBe(200)
-    await until('the re-fit everywhere', () =>
-      all.every(replica => routing(replica).artifact?.clusters === 3),
-    )
+    await until('the refit everywhere', () => all.every(replica => routing(replica).artifact?.clusters === 3))
     const late = await stage.replica(store.url, { routing: { policy: 'jsq', refit: 'off' } })
     await until(
       'the late one to be like them',
@@ -142,7 +140,7 @@ describe('an artifact', () => {
     )
   })
 
-  it('of a path is the file there where that is the same', async () => {
+  it('with a path is read from the same file on each replica', async () => {
     const all = await three()
     await all[0]!.change('POST', '/eldr/artifact', { path: files.two })
     await until('it to be everywhere', () =>
@@ -151,7 +149,7 @@ describe('an artifact', () => {
     expect(all.every(({ lines }) => lines.every(({ level }) => Number(level) < 50))).toBe(true)
   })
 
-  it('that cannot be had is told of loudly, the last good one stays, and it is taken when it can be', async () => {
+  it('that is not available is logged as an error, and loaded once it is available', async () => {
     const small = { replicas: { artifactBytes: 0 }, routing: { policy: 'jsq', refit: 'off' } }
     const [a, b] = await Promise.all([stage.replica(store.url, small), stage.replica(store.url, small)])
     const path = join(folder, 'changes.safetensors')
@@ -159,9 +157,9 @@ describe('an artifact', () => {
     await a.change('POST', '/eldr/artifact', { path })
     await until('the first', () => routing(b).artifact?.file === path)
     const first = routing(b).artifact!.sha256
-    // Sent, too large for the store, and so without any way to the other.
+    // Uploaded and too large for the store, so the other replica cannot get it.
     await a.change('POST', '/eldr/artifact', readFileSync(files.two))
-    await until('it to be said', async () => (await b.metric('eldr_replica_behind')) === 1)
+    await until('the problem to be reported', async () => (await b.metric('eldr_replica_behind')) === 1)
     expect((await b.get('/ready')).replicas.behind).toEqual(['artifact'])
     expect(
       b.lines.some(

@@ -45,7 +45,7 @@ async function servesAlone(replica: Replica): Promise<void> {
   const ready = await replica.change('GET', '/ready')
   expect(ready.status).toBe(200)
 }
-/** Both see what the other has, and nothing when it has ended. */
+/** Each sees the other's load while it runs, and none afterwards. */
 async function shares([a, b]: readonly [Replica, Replica]): Promise<void> {
   const { release, text } = await heldStream(a, stage)
   await until('the request to be seen', () => b.inflight().elsewhere === 1)
@@ -225,7 +225,7 @@ describe('a store', () => {
     for (const socket of sockets) socket.destroy()
   })
 
-  it('whose listening connection is cut is joined again', async () => {
+  it('that closes the subscription is reconnected', async () => {
     store = await startStore()
     const both = await pair(store.url)
     await store.ask('CLIENT', 'KILL', 'TYPE', 'pubsub')

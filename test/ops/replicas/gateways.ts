@@ -1,6 +1,6 @@
 /**
- * Gateways of this process that are replicas of each other, before the same fake workers. Each has its own
- * registry, log and sockets.
+ * Gateways in this process that are replicas of each other, in front of the same fake workers. Each has its
+ * own registry, log and sockets.
  */
 import { pino } from 'pino'
 import { readSamples } from '../../../src/cluster/metrics-text.ts'
@@ -16,9 +16,9 @@ export interface Replica {
   readonly gateway: Gateway
   readonly url: string
   readonly lines: readonly Record<string, unknown>[]
-  /** By leg: own and others' requests on all workers. */
+  /** Own and other replicas' requests on all workers. */
   inflight(): { own: number; elsewhere: number }
-  // oxlint-disable-next-line typescript/no-explicit-any -- tests know what the gateway answers
+  // oxlint-disable-next-line typescript/no-explicit-any -- tests know the response
   get(path: string): Promise<any>
   change(method: string, path: string, body?: object | Buffer): Promise<Response>
   post(body: object): Promise<Response>
@@ -103,21 +103,21 @@ export async function startStage(decodes = 2): Promise<Stage> {
   }
 }
 
-/** Polls for a state. @returns how long it took. */
+/** Polls a condition that has no event. Throws after the timeout. Returns how long it took. */
 export async function until(
   what: string,
   holds: () => boolean | Promise<boolean>,
-  patienceMs = 30_000,
+  timeoutMs = 30_000,
 ): Promise<number> {
   const startMs = performance.now()
   while (!(await holds())) {
-    if (performance.now() - startMs > patienceMs) throw new Error(`not within ${patienceMs} ms: ${what}`)
+    if (performance.now() - startMs > timeoutMs) throw new Error(`timed out after ${timeoutMs} ms: ${what}`)
     await new Promise(resolve => setTimeout(resolve, 1))
   }
   return performance.now() - startMs
 }
 
-/** A stream on a decode worker that has begun and goes on when told. */
+/** A stream on a decode worker that pauses after two tokens until `release` is called. */
 export async function heldStream(replica: Replica, { decodes }: Stage) {
   let release = () => {}
   const gate = new Promise<void>(resolve => (release = resolve))

@@ -1,6 +1,4 @@
-/**
- * What an attacker with write access to the store can do with shared changes, and how a gateway handles it.
- */
+/** Shared changes written to the store by another client, and how gateways treat them. */
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { type Replica, type Stage, startStage, until } from './gateways.ts'
 import { type Store, startStore } from './store.ts'
@@ -33,9 +31,9 @@ const agree = (all: readonly Replica[], policy: string) =>
 /** The store's own clock. */
 const now = async () => Number(((await store.ask('TIME')) as string[])[0]) * 1000
 
-describe('shared changes from an attacker', () => {
+describe('shared changes written by another client', () => {
   it.each(['9007199254740991', '4503599627370496', '1e300', '-5'])(
-    'with the version %s keep replicas from agreeing for no longer than until the next change',
+    'with version %s do not prevent replicas from agreeing after the next change',
     async version => {
       const all = await pair()
       await up(all)
@@ -51,23 +49,23 @@ describe('shared changes from an attacker', () => {
   )
 
   it.each(['/dev/zero', '/proc/self/mem', '/'])(
-    'with an artifact at %s are followed but for it',
+    'with an artifact at %s are applied except for the artifact',
     async path => {
       const all = await pair()
       await up(all)
       const artifact = JSON.stringify({ sha256: '0'.repeat(64), path })
       await store.ask('HSET', KEY, 'version', String(await now()), 'policy', 'random', 'artifact', artifact)
       await agree(all, 'random')
-      await until('it to be told', async () =>
+      await until('the problem to be reported', async () =>
         (await all[0].get('/ready')).replicas.behind.includes('artifact'),
       )
       await all[0].change('PUT', '/eldr/policy', { tau: 0.25 })
-      await until('changes to go on', () => all[1].gateway.control.view().tau === 0.25)
+      await until('the next change', () => all[1].gateway.control.view().tau === 0.25)
       expect((await all[1].get('/ready')).replicas).toMatchObject({ waiting: 0, behind: ['artifact'] })
     },
   )
 
-  it('with thousands of fields are put back whole into a store that has lost them', async () => {
+  it('with thousands of fields are restored completely to a store that has lost them', async () => {
     const all = await pair()
     await up(all)
     const fields = Array.from({ length: 5_000 }, (_, n) => [`drain:w${n}`, '1']).flat()
@@ -78,7 +76,7 @@ describe('shared changes from an attacker', () => {
     expect(await store.ask('HLEN', KEY)).toBe(5_002)
   })
 
-  it('leave nothing of a worker that was drained and is not any more', async () => {
+  it('keep no field of a worker that is no longer drained', async () => {
     const all = await pair()
     await up(all)
     const states = () =>

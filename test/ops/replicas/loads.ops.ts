@@ -1,4 +1,4 @@
-/** What replicas know of each other's requests, through a real store. */
+/** Loads that replicas share through a real store. */
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { heldStream, LEASE_MS, type Stage, startStage, until } from './gateways.ts'
 import { type Store, startStore } from './store.ts'
@@ -18,7 +18,7 @@ afterEach(() => stage.close())
 describe.each(['jsq', 'union'])('replicas under %s', policy => {
   const routing = { routing: { policy } }
 
-  it('see each other’s requests while they run and none afterwards, and say whose they are', async () => {
+  it('see each other’s requests while they run and none afterwards, separate from their own', async () => {
     const [a, b, c] = await Promise.all([
       stage.replica(store.url, routing),
       stage.replica(store.url, routing),
@@ -44,14 +44,14 @@ describe.each(['jsq', 'union'])('replicas under %s', policy => {
       ),
     ).toBe(3)
     expect(workers.every(({ inflight }: { inflight: number }) => inflight === 0)).toBe(true)
-    // The next goes where fewer are, although this replica has sent nothing anywhere.
+    // The next request goes to the less loaded worker, although this replica has sent nothing yet.
     const loads = c.gateway.context.registry.candidates('decode', performance.now())
     const next = await heldStream(c, stage)
     const least = loads.toSorted((one, other) => one.inflight - other.inflight)[0]!
     const taken = c.gateway.context.registry
       .views(0)
       .find(({ inflight, spec }) => inflight === 1 && spec.role === 'decode')!.spec.id
-    // Union looks at experts too.
+    // Union considers experts too.
     expect(policy === 'jsq' ? taken : least.id).toBe(least.id)
     for (const { release, text } of [...streams, next]) {
       release()
@@ -72,8 +72,8 @@ describe.each(['jsq', 'union'])('replicas under %s', policy => {
   })
 })
 
-describe('what union knows of the others', () => {
-  it('is what they know themselves, to a hundredth, and follows a change of policy', async () => {
+describe('the expected experts of union', () => {
+  it('agree between replicas to within 0.02, also after a change of policy', async () => {
     const [a, b] = await Promise.all([stage.replica(store.url), stage.replica(store.url)])
     const streams = [await heldStream(a, stage), await heldStream(a, stage), await heldStream(a, stage)]
     const expected = (replica: typeof a, worker: number) =>
@@ -88,13 +88,13 @@ describe('what union knows of the others', () => {
           one.every((chance, cell) => Math.abs(chance - other[cell]!) < 0.02)
         )
       })
-    // B has seen no hand-off, and does not know the model's shape until it has.
+    // B does not know the shape of the model before its first hand-off.
     await (await heldStream(b, stage).then(stream => (stream.release(), stream))).text()
     await until('the same expectations', same)
     expect(expected(a, 0)!.some(chance => chance > 0.1) || expected(a, 1)!.some(chance => chance > 0.1)).toBe(
       true,
     )
-    // Both make a new policy, which has to be told of everybody again.
+    // Both create a new policy, which needs all rows again.
     await a.change('PUT', '/eldr/policy', { policy: 'jsq' })
     await until('jsq on both', () => [a, b].every(({ gateway }) => gateway.control.policy === 'jsq'))
     await b.change('PUT', '/eldr/policy', { policy: 'union' })
@@ -113,7 +113,7 @@ describe('what union knows of the others', () => {
 })
 
 describe('a replica', () => {
-  it('that ends cleanly is gone at once', async () => {
+  it('that stops cleanly is removed immediately', async () => {
     const [a, b] = await Promise.all([
       stage.replica(store.url),
       stage.replica(store.url, { replicas: { leaseMs: 60_000 }, server: { port: 0, shutdownGraceMs: 1 } }),
@@ -131,11 +131,11 @@ describe('a replica', () => {
     expect(a.lines.some(({ msg }) => msg === 'replicas: replica left')).toBe(true)
   })
 
-  it('that lives is there for longer than a lease, whatever little it has to say', async () => {
+  it('that runs without changes renews its lease', async () => {
     const [a, b] = await Promise.all([stage.replica(store.url), stage.replica(store.url)])
     const { release, text } = await heldStream(b, stage)
     await until('the request to be seen', () => a.inflight().elsewhere === 1)
-    // Its lease is renewed for as long as it lives.
+    // Longer than a lease, which is renewed meanwhile.
     await new Promise(resolve => setTimeout(resolve, 2 * LEASE_MS))
     expect(a.inflight().elsewhere).toBe(1)
     release()

@@ -1,6 +1,6 @@
 /**
- * Two gateways of two processes each: the owner speaks with the store, and one that takes another's place is
- * the same replica to the others.
+ * Two gateways with two processes each: the owner uses the store, and a new owner is the same replica to the
+ * others.
  */
 import { readFileSync } from 'node:fs'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -39,7 +39,7 @@ beforeAll(async () => {
         replicas: { url: store.url, leaseMs: LEASE_MS, timeoutMs: 1_000, retryMs: 20, ...more },
       },
     })
-  // One has a name of its own, the other makes one up.
+  // One has a random id, the other a configured one.
   gateways = [await start({}), await start({ id: 'second' })]
   await until('them to see each other', async () =>
     (await Promise.all(gateways.map(count))).every(replicas => replicas === 2),
@@ -82,8 +82,8 @@ const zero = () =>
     ).every(total => total === 0),
   )
 
-describe.each([0, 1])('of gateway %i the owner is killed', which => {
-  it('with streams: to the other it is the same replica with the same load, never one more', async () => {
+describe.each([0, 1])('a killed owner of gateway %i', which => {
+  it('with streams remains one replica with the same load to the other gateway', async () => {
     const [hit, other] = which === 0 ? gateways : gateways.toReversed()
     const stop = new AbortController()
     const streams = await Promise.all(Array.from({ length: 5 }, () => ask(hit!, 5_000, stop.signal)))
@@ -95,7 +95,7 @@ describe.each([0, 1])('of gateway %i the owner is killed', which => {
     })()
     await replaceOwner(hit!)
     await until('the new one to see the other', async () => (await count(hit!)) === 2)
-    // The new one has said what it has: the other would take it for dead otherwise.
+    // Longer than the lease: the new owner must have renewed it.
     await new Promise(resolve => setTimeout(resolve, 1.5 * LEASE_MS))
     enough.abort()
     await watch
@@ -107,7 +107,7 @@ describe.each([0, 1])('of gateway %i the owner is killed', which => {
     await zero()
   })
 
-  it('under load at both gateways loses no request, and views agree and are zero at the end', async () => {
+  it('under traffic to both loses no request, and views agree and are zero at the end', async () => {
     const bad: string[] = []
     let sent = 0
     const enough = new AbortController()
@@ -142,8 +142,8 @@ describe.each([0, 1])('of gateway %i the owner is killed', which => {
   })
 })
 
-describe('an artifact that one of them was sent', () => {
-  it('is at the other too when the owner there is killed', async () => {
+describe('an artifact uploaded to one gateway', () => {
+  it('is still on the other one after its owner is killed', async () => {
     const folder = temporaryFolder()
     const { path } = await smallArtifact(folder.path, 2)
     const [first, second] = gateways

@@ -1,6 +1,6 @@
 /**
- * Three gateways as an operator runs them, embedded workers, a store that fails in the middle of traffic, and
- * a gateway that is killed.
+ * Three gateways as operators run them, embedded workers, a store that fails under traffic, and a gateway
+ * that is killed.
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -65,29 +65,26 @@ function gateway(n: number): Promise<RunningProcess> {
     ...decodes.flatMap(({ url }) => ['--decode', url]),
   ])
 }
-// oxlint-disable-next-line typescript/no-explicit-any -- tests know what the gateway answers
+// oxlint-disable-next-line typescript/no-explicit-any -- tests know the response
 const ready = async ({ url }: RunningProcess): Promise<any> => (await fetch(`${url}/ready`)).json()
 async function sum({ url }: RunningProcess, ...names: string[]): Promise<number> {
   const samples = readSamples(await (await fetch(`${url}/metrics`)).text(), new Set(names))
   return samples.reduce((total, { value }) => total + value, 0)
 }
 const elsewhere = (one: RunningProcess) => sum(one, 'eldr_worker_inflight_elsewhere')
-/** Gateways keep connections for their checks; of requests nothing may be left. */
+/** Gateways keep connections for health checks, but no request may be left. */
 const idle = () =>
   Promise.all(
     workers.map(worker =>
       worker.until(
         ({ requests, leases, leased_blocks, stats }) =>
           requests + leases + leased_blocks + stats.running + stats.waiting + stats.blocksKept === 0,
-        'nothing under way',
+        'no request',
       ),
     ),
   )
 
-/**
- * Requests one after the other on several lanes, until told. Resolves with how many there were and which did
- * not end well.
- */
+/** Sends requests on several lanes until `signal` aborts. Resolves with their number and the failures. */
 function traffic(
   to: RunningProcess,
   lanes: number,
@@ -116,7 +113,7 @@ function traffic(
 }
 
 describe('three gateways', () => {
-  it('serve through every fault of the store, and end with views that agree and are zero', async () => {
+  it('serve requests while the store hangs and restarts, and end with views that are zero', async () => {
     const runs = gateways.map(each => traffic(each, 6, stop.signal))
     await until('each to see the others', async () =>
       (await Promise.all(gateways.map(elsewhere))).every(count => count > 0),
@@ -155,7 +152,7 @@ describe('three gateways', () => {
     for (const { said } of gateways) expect(said()).not.toContain('sk-store')
   })
 
-  it('forget one that is killed when its lease ends, and take it back when it is started again', async () => {
+  it('drop a killed gateway when its lease ends, and accept it after a restart', async () => {
     const [first, second, victim] = gateways as [RunningProcess, RunningProcess, RunningProcess]
     const streams = await Promise.all(
       [0, 1, 2].map(() =>
@@ -178,7 +175,7 @@ describe('three gateways', () => {
       async () => (await elsewhere(first)) + (await elsewhere(second)) === 0,
     )
     expect(tookMs).toBeGreaterThan(LEASE_MS / 3 - 100)
-    expect(tookMs).toBeLessThan(LEASE_MS + 1_000) // a busy machine asks late
+    expect(tookMs).toBeLessThan(LEASE_MS + 1_000) // a busy machine polls late
     expect(await Promise.all(broken)).toEqual(['broken', 'broken', 'broken'])
     expect(first.said()).toContain('considered dead')
     gateways[2] = await gateway(2)
@@ -191,7 +188,7 @@ describe('three gateways', () => {
     await idle()
   })
 
-  it('end cleanly, each at once for the others', async () => {
+  it('stop cleanly, and the others notice immediately', async () => {
     expect(await gateways[2]!.stop()).toBe(0)
     await until(
       'two to be left',

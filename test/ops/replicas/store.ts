@@ -1,6 +1,6 @@
 /**
- * A real Redis or Valkey on a port of its own, with nothing on disk; it can hang, die, come back empty, and
- * be looked into.
+ * A real Redis or Valkey server on its own port, without persistence. Tests can stop, kill, restart and query
+ * it.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -14,14 +14,14 @@ import { freePort } from '../../free-port.ts'
 export interface Store {
   readonly url: string
   readonly port: number
-  /** One command on a connection of its own. */
+  /** Runs one command on a new connection. */
   ask(...command: (string | Buffer)[]): Promise<unknown>
-  /** SIGSTOP: it takes connections, by the kernel, and answers nothing. */
+  /** SIGSTOP: the kernel accepts connections, but there is no response. */
   hang(): void
   goOn(): void
-  /** SIGKILL; what it held is lost. */
+  /** SIGKILL; all data is lost. */
   kill(): Promise<void>
-  /** Empty, where it was. */
+  /** Starts an empty store on the same port. */
   start(): Promise<void>
   close(): Promise<void>
 }
@@ -29,7 +29,7 @@ export interface Store {
 export interface StoreOptions {
   readonly password?: string
   readonly flags?: readonly string[]
-  /** Its certificate, which is its own authority; it then speaks nothing else. */
+  /** Its self-signed certificate. With it, the store accepts only TLS. */
   readonly tls?: { readonly certFile: string; readonly keyFile: string }
 }
 
@@ -75,12 +75,12 @@ export async function startStore({ password, flags = [], tls }: StoreOptions = {
       { stdio: ['ignore', 'pipe', 'inherit'] },
     )
     await new Promise<void>((resolve, reject) => {
-      let said = ''
+      let output = ''
       child.stdout!.on('data', (chunk: Buffer) => {
-        said += chunk.toString()
-        if (said.includes('Ready to accept connections')) resolve()
+        output += chunk.toString()
+        if (output.includes('Ready to accept connections')) resolve()
       })
-      child.once('exit', code => reject(new Error(`the store ended with ${String(code)}: ${said}`)))
+      child.once('exit', code => reject(new Error(`the store exited with ${String(code)}: ${output}`)))
     })
   }
   async function kill(): Promise<void> {
