@@ -89,7 +89,7 @@ async function take(url, { name, view, story, ...size }) {
   await until(tab, `document.querySelector('main section') && performance.now() > ${fromMs + 16_000}`)
   if (story) {
     await tab.evaluate(`[...document.querySelectorAll('.decision')].at(-1).click()`)
-    await until(tab, `document.querySelector('[data-fact=outcome]')?.textContent.startsWith('answered')`)
+    await until(tab, `document.querySelector('[data-fact=outcome]')?.textContent.startsWith('completed')`)
   }
   const file = join(folder, `${name}.png`)
   writeFileSync(file, await tab.picture('view'))
