@@ -228,7 +228,7 @@ describe('calibration of an embedded worker', () => {
       respond(response, 200, { choices: [{ text: 'hello' }], kv_transfer_params: null }),
     )
     const second = await eldr('calibrate', '--url', plain.url, '--prompts', paths.prompts, '--out', paths.out)
-    expect(second.err.replace(/\s+/g, ' ')).toMatch(/no gateway in front of it.*\[ELDR_CAPTURE_MISSING\]/)
+    expect(second.err.replace(/\s+/g, ' ')).toMatch(/not of a gateway.*\[ELDR_CAPTURE_MISSING\]/)
   })
 
   it('skips prompts longer than the context', async () => {
