@@ -13,8 +13,8 @@ const promptKey = (prompt: unknown) => keyOf('completions', JSON.stringify({ pro
 const SYSTEM = { role: 'system', content: 'You answer in the style of a lighthouse keeper. '.repeat(8) }
 const USER = { role: 'user', content: 'Which way to the sea?' }
 
-describe('the key of a chat', () => {
-  it('is that of its leading text, whatever follows', () => {
+describe('prefix key of a chat', () => {
+  it('depends on the leading text only', () => {
     expect(chatKey([SYSTEM, USER])).toBe(
       chatKey([SYSTEM, { role: 'user', content: 'Quite another question' }, USER]),
     )
@@ -23,7 +23,7 @@ describe('the key of a chat', () => {
     )
   })
 
-  it('does not change with the order of members, white space or escapes', () => {
+  it('ignores the order of members, white space and escapes', () => {
     const turned = [{ content: USER.content, role: 'user' }]
     expect(chatKey(turned)).toBe(chatKey([USER]))
     expect(chatKey([USER], {}, 2)).toBe(chatKey([USER]))
@@ -33,14 +33,14 @@ describe('the key of a chat', () => {
     expect(keyOf('chat', escaped)).toBe(keyOf('chat', text))
   })
 
-  it('is that of the text alone where content is a list of parts', () => {
+  it('uses the text of content parts, and other parts as they are', () => {
     const parts = [{ role: 'user', content: [{ text: USER.content, type: 'text' }] }]
     expect(chatKey(parts)).toBe(chatKey([USER]))
     const image = (url: string) => [{ role: 'user', content: [{ type: 'image_url', image_url: { url } }] }]
     expect(chatKey(image('a'))).not.toBe(chatKey(image('b')))
   })
 
-  it('differs with the system prompt, the tools and the roles', () => {
+  it('differs by system prompt, tools and roles', () => {
     const keys = [
       chatKey([SYSTEM, USER]),
       chatKey([{ ...SYSTEM, content: `No. ${SYSTEM.content}` }, USER]),
@@ -53,14 +53,14 @@ describe('the key of a chat', () => {
     expect(new Set(keys).size).toBe(keys.length)
   })
 
-  it('does not take the end of one value for the beginning of the next', () => {
+  it('separates adjacent values', () => {
     expect(chatKey([{ role: 'user', content: 'ab' }])).not.toBe(chatKey([{ role: 'usera', content: 'b' }]))
     expect(chatKey([{ role: 'a', content: '' }, { role: 'b' }])).not.toBe(
       chatKey([{ role: 'a', content: 'b' }]),
     )
   })
 
-  it('is none where there is nothing to go by', () => {
+  it('is undefined without messages that have text', () => {
     expect([chatKey([]), chatKey('text'), chatKey([1]), chatKey([{}])]).toEqual([
       undefined,
       undefined,
@@ -70,8 +70,8 @@ describe('the key of a chat', () => {
   })
 })
 
-describe('the key of a prompt', () => {
-  it('is that of its leading text or ids, the first of several', () => {
+describe('prefix key of a prompt', () => {
+  it('depends on the leading text or ids of the first prompt', () => {
     const text = 'Once upon a time there was a router. '.repeat(20)
     expect(promptKey(`${text}and then`)).toBe(promptKey(`${text}but`))
     expect(promptKey([text, 'b'])).toBe(promptKey(text))
@@ -84,7 +84,7 @@ describe('the key of a prompt', () => {
     expect(promptKey([1, 2])).not.toBe(promptKey([12]))
   })
 
-  it('is a number of 32 bits for any text, the same however that is escaped', () => {
+  it('is a 32-bit number for any text and ignores escapes', () => {
     fc.assert(
       fc.property(
         fc.string({ unit: 'grapheme', minLength: 1 }),
@@ -102,7 +102,7 @@ describe('the key of a prompt', () => {
     )
   })
 
-  it('survives what only looks like a text', () => {
+  it('accepts invalid escapes', () => {
     expect(keyOf('completions', '{"prompt":"\\q \\u12"}')).toEqual(expect.any(Number))
   })
 })

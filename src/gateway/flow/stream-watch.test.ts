@@ -16,8 +16,8 @@ function watch(text: string, cuts: readonly number[] = []): StreamWatch {
   return watcher
 }
 
-describe('a watched stream', () => {
-  it('is counted the same however it is cut', () => {
+describe('StreamWatch', () => {
+  it('counts the same events however the stream is chunked', () => {
     const parts = fc.array(
       fc.oneof(
         fc.string().map(token),
@@ -36,7 +36,7 @@ describe('a watched stream', () => {
     )
   })
 
-  it('that fails after its status is seen to, also in its first event', () => {
+  it('detects an error event, even as the first event', () => {
     const error = `data: {"error": {"message": "boom", "code": 500}}\n\n`
     fc.assert(
       fc.property(fc.nat({ max: 3 }), fc.array(fc.nat(), { maxLength: 6 }), (before, cuts) => {
@@ -46,7 +46,7 @@ describe('a watched stream', () => {
     expect(watch(token('{"error":{')).failed).toBe(false)
   })
 
-  it('knows an error as engines said it before, an end without a space, and events that begin with something else', () => {
+  it('detects the older error format, data lines without a space, and events with other fields first', () => {
     expect(watch('data: {"object": "error", "message": "boom"}\n\n', [5]).failed).toBe(true)
     expect(watch('data: {"object": "text_completion"}\n\n', [5])).toMatchObject({ failed: false, events: 1 })
     expect(
@@ -54,7 +54,7 @@ describe('a watched stream', () => {
     ).toMatchObject({ events: 2, done: true })
   })
 
-  it('knows lines that end in \\r\\n', () => {
+  it('accepts CRLF line endings', () => {
     const seen = watch('data: {"a":1}\r\n\r\ndata: [DONE]\r\n\r\n', [3, 14, 15, 16])
     expect([seen.events, seen.done]).toEqual([1, true])
   })

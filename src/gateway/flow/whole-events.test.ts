@@ -6,7 +6,7 @@ const event = (text: string) => `data: ${JSON.stringify({ choices: [{ text }] })
 const ERROR = 'data: {"error": {"message": "boom", "code": 500}}\n\n'
 const DONE = 'data: [DONE]\n\n'
 
-/** Everything that passed after each piece. */
+/** Pushes the text in chunks; `steps` is the output so far after each chunk. */
 function passed(text: string, cuts: readonly number[] = []): { events: WholeEvents; steps: string[] } {
   const bytes = Buffer.from(text)
   const events = new WholeEvents()
@@ -22,8 +22,8 @@ function passed(text: string, cuts: readonly number[] = []): { events: WholeEven
   return { events, steps }
 }
 
-describe('a stream that passes in whole events', () => {
-  it('is the same however it is cut, and ends with an event after every piece', () => {
+describe('WholeEvents', () => {
+  it('passes the same bytes however the stream is chunked, always up to the end of an event', () => {
     const parts = fc.array(
       fc.oneof(
         fc.string().map(event),
@@ -41,7 +41,7 @@ describe('a stream that passes in whole events', () => {
     )
   })
 
-  it('ends before an error event of the worker’s own', () => {
+  it('stops before an error event of the worker', () => {
     fc.assert(
       fc.property(fc.nat({ max: 3 }), fc.array(fc.nat(), { maxLength: 6 }), (before, cuts) => {
         const { events, steps } = passed(event('a').repeat(before) + ERROR + DONE, cuts)
@@ -50,7 +50,7 @@ describe('a stream that passes in whole events', () => {
     )
   })
 
-  it('lets an event pass in pieces that is larger than any should be', () => {
+  it('passes an oversized event in chunks', () => {
     const large = event('a'.repeat(200_000))
     const { events, steps } = passed(large.slice(0, -100), [100_000])
     expect([steps[0]!.length, events.amidEvent]).toEqual([100_000, true])

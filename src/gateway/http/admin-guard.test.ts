@@ -16,12 +16,12 @@ const allows = (guard: (request: IncomingMessage) => void, request: IncomingMess
   }
 }
 
-describe('without a token', () => {
+describe('admin guard without a token', () => {
   const guard = createGuard(undefined)
   const CASES: readonly (readonly [string, Record<string, string>, string])[] = [
     ['127.0.0.1', {}, 'allowed'],
     ['127.0.0.1', { host: 'localhost:8000' }, 'allowed'],
-    // Where proxies beside a pod's programs come from.
+    // Source address of sidecar proxies.
     ['127.0.0.6', { host: 'localhost:8000' }, 'ELDR_FORBIDDEN'],
     ['::1', { host: '[::1]:8000' }, 'allowed'],
     ['::ffff:127.0.0.1', {}, 'allowed'],
@@ -39,7 +39,7 @@ describe('without a token', () => {
       'true-client-ip',
       'x-envoy-external-address',
     ].map(name => ['127.0.0.1', { [name]: 'a' }, 'ELDR_FORBIDDEN'] as const),
-    // A name of somebody's that was pointed here, and a page of theirs.
+    // DNS rebinding, and pages from other origins.
     ['127.0.0.1', { host: 'rebound.example' }, 'ELDR_FORBIDDEN'],
     ['127.0.0.1', { host: '127.0.0.1.example' }, 'ELDR_FORBIDDEN'],
     ['127.0.0.1', { host: '' }, 'ELDR_FORBIDDEN'],
@@ -52,7 +52,7 @@ describe('without a token', () => {
   })
 })
 
-describe('with a token', () => {
+describe('admin guard with a token', () => {
   const guard = createGuard('sesame')
   it.each([
     ['127.0.0.1', {}, 'ELDR_UNAUTHORIZED'],

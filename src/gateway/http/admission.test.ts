@@ -6,7 +6,7 @@ import { type StopSignal, UpstreamFailure } from '../upstream/upstreams.ts'
 beforeEach(() => void vi.useFakeTimers())
 afterEach(() => void vi.useRealTimers())
 
-/** A client that may leave. */
+/** A client that can disconnect. */
 class Client implements StopSignal {
   readonly listeners = new Set<(reason: UpstreamFailure) => void>()
 
@@ -20,7 +20,7 @@ class Client implements StopSignal {
   }
 }
 
-/** Enters, and notes how that ended. */
+/** Asks for admission and records the result. */
 function enter(
   admission: Admission,
   client = new Client(),
@@ -39,8 +39,8 @@ function enter(
 const settle = () => vi.advanceTimersByTimeAsync(0)
 const limits = { maxConcurrentRequests: 2, queueSize: 3, queueTimeoutMs: 1_000 }
 
-describe('admission', () => {
-  it('lets in as many as may be in at once, and the others one by one in the order they came', async () => {
+describe('Admission', () => {
+  it('admits requests up to the limit, then the queued ones in order of arrival', async () => {
     const admission = new Admission(limits)
     const entries = Array.from({ length: 5 }, () => enter(admission))
     await settle()
@@ -57,7 +57,7 @@ describe('admission', () => {
     expect([admission.running, admission.queued]).toEqual([0, 0])
   })
 
-  it('lets nobody pass those who wait, although there is a place for a moment', async () => {
+  it('does not let a new request overtake queued ones', async () => {
     const admission = new Admission({ ...limits, maxConcurrentRequests: 1 })
     const [, second] = [enter(admission), enter(admission)]
     admission.leave()
@@ -66,7 +66,7 @@ describe('admission', () => {
     expect([second.state, third.state]).toEqual(['in', 'waiting'])
   })
 
-  it('refuses those for whom there is no room to wait, and tells them to come back the later the fuller it is', async () => {
+  it('refuses requests when the queue is full, with a Retry-After that grows with the queue', async () => {
     const admission = new Admission(limits)
     const entries = Array.from({ length: 6 }, () => enter(admission))
     await settle()
@@ -81,7 +81,7 @@ describe('admission', () => {
     expect(last!.retryAfterSeconds).toBe(30)
   })
 
-  it('refuses those who have waited too long, and their place in the queue is free', async () => {
+  it('refuses requests that queued too long and frees their place in the queue', async () => {
     const admission = new Admission(limits)
     const [, , third] = [enter(admission), enter(admission), enter(admission)]
     await vi.advanceTimersByTimeAsync(600)
@@ -95,7 +95,7 @@ describe('admission', () => {
     expect([fourth.state, admission.running]).toEqual(['in', 2])
   })
 
-  it('forgets those who leave while they wait, and nothing of them is left', async () => {
+  it('removes queued requests whose client disconnects, with their timers and listeners', async () => {
     const admission = new Admission(limits)
     const [, , third, fourth] = [enter(admission), enter(admission), enter(admission), enter(admission)]
     third.client.leave()
@@ -110,7 +110,7 @@ describe('admission', () => {
     expect(vi.getTimerCount()).toBe(0)
   })
 
-  it('has no limit when that is 0', async () => {
+  it('has no limit if maxConcurrentRequests is 0', async () => {
     const admission = new Admission({ ...limits, maxConcurrentRequests: 0 })
     const entries = Array.from({ length: 100 }, () => enter(admission))
     await settle()
@@ -118,7 +118,7 @@ describe('admission', () => {
     expect([admission.running, admission.queued]).toEqual([100, 0])
   })
 
-  it('loses no place over any order of coming, leaving early and ending', async () => {
+  it('leaks no place in any order of arrivals, disconnects and ends', async () => {
     const admission = new Admission(limits)
     const entries: ReturnType<typeof enter>[] = []
     let running = 0

@@ -20,18 +20,18 @@ const wrong = (api: Api, body: string) =>
 const completion = (more: object) => read('completions', { prompt: 'a', ...more })
 const chat = (more: object) => read('chat', { messages: [], ...more })
 
-describe('what a request asks for', () => {
+describe('readRequest', () => {
   it.each([
     ['completions', 'max_tokens', -3],
     ['completions', 'max_tokens', 0],
     ['chat', 'max_completion_tokens', -1],
     ['chat', 'max_tokens', 0.5],
-  ] as const)('is at least a token: %s, %s %d', (api, param, value) => {
+  ] as const)('rejects token limits below 1: %s, %s %d', (api, param, value) => {
     const body = Buffer.from(JSON.stringify({ prompt: 'a', messages: [], [param]: value }))
     expect(readRequest(api, body)).toEqual({ wrong: `${param} must be at least 1.`, param })
   })
 
-  it('is the last of members of the same name, as it is to the worker', () => {
+  it('uses the last of several members with the same name, as workers do', () => {
     expect(read('completions', '{"prompt":"a","n":2,"n":3,"stream":true,"stream":false}')).toMatchObject({
       choices: 3,
       stream: false,
@@ -40,7 +40,7 @@ describe('what a request asks for', () => {
     expect(read('completions', '{"prompt":["a","b"],"prompt":"a"}').prompts).toHaveLength(1)
   })
 
-  it('is found under names and in values with escapes', () => {
+  it('reads names and values with escapes', () => {
     expect(read('completions', '{"pr\\u006fmpt":"a","\\u006e":2,"\\u0073tream":true}')).toMatchObject({
       choices: 2,
       stream: true,
@@ -51,7 +51,7 @@ describe('what a request asks for', () => {
     })
   })
 
-  it('is not found inside of others', () => {
+  it('ignores nested members', () => {
     expect(
       read('chat', { messages: [{ n: 5, stream: true }], metadata: { n: 6, stream: true } }),
     ).toMatchObject({
@@ -60,7 +60,7 @@ describe('what a request asks for', () => {
     })
   })
 
-  it('has the API’s defaults where it is not said, or said to be null', () => {
+  it('uses the API’s defaults for absent and null members', () => {
     expect(completion({})).toMatchObject({
       stream: false,
       includeUsage: false,
@@ -83,7 +83,7 @@ describe('what a request asks for', () => {
     })
   })
 
-  it('ends at max_completion_tokens before max_tokens in a chat, and at max_tokens alone in a completion', () => {
+  it('prefers max_completion_tokens over max_tokens for chat, and uses only max_tokens for completions', () => {
     expect(chat({ max_tokens: 5, max_completion_tokens: 7 }).maxTokens).toBe(7)
     expect(chat({ max_tokens: 5, max_completion_tokens: null }).maxTokens).toBe(5)
     expect(chat({ max_tokens: 5 }).maxTokens).toBe(5)
@@ -93,14 +93,14 @@ describe('what a request asks for', () => {
     expect(completion({ max_tokens: 'many' }).maxTokens).toBeUndefined()
   })
 
-  it('includes the usage only when told by true', () => {
+  it('includes usage only if include_usage is true', () => {
     expect(completion({ stream: true, stream_options: { include_usage: true } }).includeUsage).toBe(true)
     for (const options of [{ include_usage: 'true' }, { include_usage: 1 }, [true], 'include_usage', {}]) {
       expect(completion({ stream: true, stream_options: options }).includeUsage).toBe(false)
     }
   })
 
-  it('has a seed only where that is a whole number', () => {
+  it('reads only whole numbers as seed', () => {
     expect([7, -1, 7.5, '7', true].map(seed => completion({ seed }).seed)).toEqual([
       7,
       -1,
@@ -111,7 +111,7 @@ describe('what a request asks for', () => {
   })
 })
 
-describe('a request that one engine must serve alone', () => {
+describe('requests that cannot be split or handed off', () => {
   it.each([
     ['completions', { best_of: 2 }, true],
     ['completions', { best_of: 1 }, false],
@@ -134,13 +134,13 @@ describe('a request that one engine must serve alone', () => {
   })
 })
 
-describe('prompts', () => {
+describe('prompts of a completion', () => {
   const prompts = (prompt: unknown) => {
     const { body, prompts } = completion({ prompt })
     return prompts.map(({ start, end }) => body.toString('utf8', start, end))
   }
 
-  it('are one text, one list of ids, or as many as are in a list of them', () => {
+  it('are a string, a list of ids, or a list of either', () => {
     expect(prompts('abc')).toEqual(['"abc"'])
     expect(prompts([1, 2, 3])).toEqual(['[1,2,3]'])
     expect(prompts(['a', 'b,c', ']'])).toEqual(['"a"', '"b,c"', '"]"'])
@@ -149,7 +149,7 @@ describe('prompts', () => {
     expect(prompts(null)).toEqual(['null'])
   })
 
-  it('are about a token for four bytes long, or as long as their ids', () => {
+  it('are estimated at four bytes per token, or counted by their ids', () => {
     expect(completion({ prompt: 'x'.repeat(398) }).promptTokens).toBe(100)
     expect(completion({ prompt: Array.from({ length: 70 }, (_, id) => id) }).promptTokens).toBe(70)
     expect(completion({ prompt: [[1, 2], [3]] }).promptTokens).toBe(3)
@@ -157,7 +157,7 @@ describe('prompts', () => {
   })
 })
 
-describe('a body', () => {
+describe('request body', () => {
   it.each([
     ['completions', '', undefined],
     ['completions', 'null', undefined],
@@ -177,19 +177,19 @@ describe('a body', () => {
     ['completions', '{"prompt":"a","n":1e999}', 'n'],
     ['completions', '{"prompt":"a","n":true}', 'n'],
     ['completions', '{"prompt":"a","n":[1]}', 'n'],
-  ] as const)('of %s that is %j is wrong about %s', (api, body, param) => {
+  ] as const)('of %s is rejected: %j (param %s)', (api, body, param) => {
     expect(wrong(api, body)).toEqual({
       wrong: expect.stringMatching(/\.$/) as string,
       ...(param !== undefined && { param }),
     })
   })
 
-  it('may begin with a byte order mark, which no worker gets to see', () => {
+  it('loses a leading byte order mark', () => {
     const { body } = read('completions', '\ufeff{"prompt":"a"}')
     expect(body.toString()).toBe('{"prompt":"a"}')
   })
 
-  it('loses what it says of KV blocks, under any spelling, and nothing else', () => {
+  it('loses reserved fields, escaped or not, and nothing else', () => {
     for (const name of ['kv_transfer_params', 'kv_transfer\\u005fparams']) {
       const { body, members } = read(
         'completions',

@@ -13,16 +13,16 @@ afterEach(() => {
   server.removeAllListeners('request').close().closeAllConnections()
 })
 
-/** A client that has sent a request and reads nothing, and the stream to it. */
+/** A client that has sent a request but reads nothing, and the stream to it. */
 async function start(request = 'POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n') {
-  const came = once(server, 'request') as Promise<[IncomingMessage, ServerResponse]>
+  const received = once(server, 'request') as Promise<[IncomingMessage, ServerResponse]>
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
   const client = connect((server.address() as AddressInfo).port, '127.0.0.1')
   clients.push(client)
   client.on('error', () => {}).pause()
   client.write(request)
-  const exchange = new Exchange('id', ...(await came), { ms: 60_000, reason: 'deadline' })
+  const exchange = new Exchange('id', ...(await received), { ms: 60_000, reason: 'deadline' })
   const stream = new ClientStream(exchange)
   stream.begin({ 'content-type': 'text/event-stream' })
   return { client, stream }
@@ -40,9 +40,9 @@ const LAST = 'connection: close\r\n'
 const post = (version: string, more = '') =>
   `POST / HTTP/${version}\r\nhost: a\r\n${more}content-length: 0\r\n\r\n`
 
-describe('a stream to a client', () => {
+describe('ClientStream', () => {
   it.each(['1.1', '1.0'])(
-    'that was held up goes on when all was taken, though nothing new is there to send (HTTP/%s)',
+    'resumes after backpressure once the client has read everything, without new data (HTTP/%s)',
     async version => {
       const { client, stream } = await start(post(version))
       const chunk = Buffer.alloc(65_536, 'a')
@@ -56,7 +56,7 @@ describe('a stream to a client', () => {
     },
   )
 
-  it('is the same bytes with frames that came, with frames made here, and through the response', async () => {
+  it('sends the same bytes with the worker’s frames, its own frames and unframed', async () => {
     const texts: string[] = []
     for (const version of ['1.1', '1.0']) {
       const { client, stream } = await start(post(version, LAST))
@@ -70,7 +70,7 @@ describe('a stream to a client', () => {
     expect(texts).toEqual(['4\r\none \r\n4\r\ntwo \r\n5\r\nthree\r\n0\r\n\r\n', 'one two three'])
   })
 
-  it('has no body where HEAD was asked for', async () => {
+  it('sends no body for HEAD', async () => {
     const { client, stream } = await start(`HEAD / HTTP/1.1\r\nhost: a\r\n${LAST}\r\n`)
     stream.write(Buffer.from('one'), Buffer.from('3\r\none\r\n'))
     stream.end()
@@ -78,8 +78,8 @@ describe('a stream to a client', () => {
   })
 })
 
-describe('frames that are written at once', () => {
-  it('are joined as they are, wherever they lie', () => {
+describe('joined', () => {
+  it('equals Buffer.concat for any layout of the frames in memory', () => {
     const cuts = fc.array(fc.tuple(fc.nat(60), fc.nat(60), fc.boolean()), { minLength: 1, maxLength: 8 })
     fc.assert(
       fc.property(cuts, list => {

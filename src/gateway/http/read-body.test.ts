@@ -13,7 +13,7 @@ afterEach(() => {
   server.close()
 })
 
-it('takes what bodies hold from one budget, and gives it back however they end', async () => {
+it('counts buffered bodies against one budget and returns their bytes however they end', async () => {
   const budget = new ByteBudget(100_000)
   const ends: (number | string)[] = []
   server = createServer((request, response) => {
@@ -25,23 +25,23 @@ it('takes what bodies hold from one budget, and gives it back however they end',
       .finally(() => response.end())
   })
   await once(server.listen(0, '127.0.0.1'), 'listening')
-  const until = async (isSo: () => boolean) => {
-    while (!isSo()) await new Promise(resolve => setImmediate(resolve))
+  const until = async (condition: () => boolean) => {
+    while (!condition()) await new Promise(resolve => setImmediate(resolve))
   }
-  const begin = (sent: number, of: number) => {
+  const begin = (sent: number, length: number) => {
     const socket = connect((server.address() as AddressInfo).port, '127.0.0.1').on('error', () => undefined)
     sockets.push(socket)
-    socket.write(`POST / HTTP/1.1\r\nhost: a\r\ncontent-length: ${of}\r\n\r\n${'a'.repeat(sent)}`)
+    socket.write(`POST / HTTP/1.1\r\nhost: a\r\ncontent-length: ${length}\r\n\r\n${'a'.repeat(sent)}`)
     return socket
   }
-  const held = begin(40_000, 50_000)
+  const first = begin(40_000, 50_000)
   begin(40_000, 50_000)
   await until(() => budget.taken >= 80_000)
   begin(40_000, 40_000)
   await until(() => ends.length === 1)
   expect(ends).toEqual(['ELDR_OVERLOADED'])
   expect(budget.taken).toBeLessThan(90_000)
-  held.destroy()
+  first.destroy()
   await until(() => ends.length === 2)
   expect(budget.taken).toBeLessThan(50_000)
   begin(40_000, 40_000)

@@ -8,7 +8,7 @@ const name = (method: string, url: string) => {
     : Object.values(route).join(' ')
 }
 
-describe('a route', () => {
+describe('routeOf', () => {
   it.each([
     ['POST /v1/completions', 'generate completions /v1/completions'],
     ['POST /v1/chat/completions?a=b', 'generate chat /v1/chat/completions'],

@@ -10,8 +10,8 @@ const read = (body: object) =>
 const bodies = (request: ClientRequest) =>
   split(request).map(part => JSON.parse(part.request.body.toString()) as Record<string, unknown>)
 
-describe('splitting a request', () => {
-  it('makes one of each choice of each prompt, in the order of the API', () => {
+describe('split', () => {
+  it('makes one part per choice of each prompt, in the order of the API', () => {
     const request = read({ prompt: ['a', 'b'], n: 2, seed: 7, max_tokens: 3 })
     expect(partsOf(request)).toBe(4)
     expect(bodies(request)).toEqual([
@@ -28,7 +28,7 @@ describe('splitting a request', () => {
     ])
   })
 
-  it('knows lists of token ids from lists of prompts', () => {
+  it('tells lists of token ids from lists of prompts', () => {
     expect(partsOf(read({ prompt: [1, 2, 3] }))).toBe(1)
     expect(bodies(read({ prompt: [[1, 2], [3]] })).map(({ prompt }) => prompt)).toEqual([[1, 2], [3]])
     expect(partsOf(read({ prompt: ['only'] }))).toBe(1)
@@ -37,9 +37,9 @@ describe('splitting a request', () => {
   })
 })
 
-describe('merging answers', () => {
+describe('merging responses', () => {
   const parts = split(read({ prompt: ['a', 'b'], n: 2 }))
-  const answer = (text: string, prompt: number, cached?: number) => ({
+  const response = (text: string, prompt: number, cached?: number) => ({
     id: 'cmpl-x-0',
     model: 'm',
     choices: [{ index: 0, text }],
@@ -52,13 +52,13 @@ describe('merging answers', () => {
     kv_transfer_params: null,
   })
 
-  it('keeps every choice under its index and counts each prompt once', () => {
+  it('gives each choice its index and counts each prompt once', () => {
     expect(
       mergeAnswers('cmpl-x', parts, [
-        answer('a0', 10, 4),
-        answer('a1', 10, 10),
-        answer('b0', 20, 0),
-        answer('b1', 20, 20),
+        response('a0', 10, 4),
+        response('a1', 10, 10),
+        response('b0', 20, 0),
+        response('b1', 20, 20),
       ]),
     ).toEqual({
       id: 'cmpl-x',
@@ -78,7 +78,7 @@ describe('merging answers', () => {
     })
   })
 
-  it('gives events their id and index, and leaves out those that carry the usage alone', () => {
+  it('sets the id and index of events and drops events that contain only usage', () => {
     expect(rewriteEvent('c', 3, { id: 'c-3', choices: [{ index: 0, delta: {} }], usage: null })).toEqual({
       id: 'c',
       choices: [{ index: 3, delta: {} }],
@@ -87,8 +87,8 @@ describe('merging answers', () => {
   })
 })
 
-describe('splitting a stream into events', () => {
-  it('gives the same events however it is cut', () => {
+describe('EventSplitter', () => {
+  it('returns the same events however the stream is chunked', () => {
     const events = fc.array(fc.string().map(text => JSON.stringify({ text })))
     fc.assert(
       fc.property(events, fc.array(fc.nat(), { maxLength: 8 }), (list, cuts) => {
