@@ -81,7 +81,7 @@ export function addGauges(metrics: Metrics, sources: () => GaugeSources): void {
           set({ worker: spec.id, leg: spec.role, state: each }, each === state ? 1 : 0)
     },
   )
-  metrics.gauge('eldr_workers', 'Registered workers, without those being removed', ['leg'], set => {
+  metrics.gauge('eldr_workers', 'Registered workers, excluding those being removed', ['leg'], set => {
     for (const leg of LEGS)
       set({ leg }, views().filter(({ spec, leaving }) => spec.role === leg && !leaving).length)
   })

@@ -68,7 +68,7 @@ export class Metrics {
   )
   readonly leasesMissed = this.#counter(
     'eldr_leases_missed_total',
-    'Hand-offs not used because their lease had expired',
+    'Hand-offs not used because their lease had expired or was about to',
     [],
   )
   readonly handoffsReleased = this.#counter(
