@@ -31,7 +31,7 @@ import { RelayLink } from '../scale/processes/relay-link.ts'
 import { RemoteAdmission } from '../scale/processes/remote-admission.ts'
 import { remotePlacementClient } from '../scale/processes/remote-placement-client.ts'
 
-export interface RelayPaths {
+export interface RelayOptions {
   readonly number: number
   /** Socket of the owner. */
   readonly owner: string
@@ -55,7 +55,7 @@ export interface Relay {
   fail(): Promise<void>
 }
 
-export async function startRelay(settings: Settings, log: Log, paths: RelayPaths): Promise<Relay> {
+export async function startRelay(settings: Settings, log: Log, options: RelayOptions): Promise<Relay> {
   const metrics = new Metrics()
   const rateLimitedLog = new RateLimitedLog()
   const tls = settings.workers.tls && workerTls(settings.workers.tls)
@@ -77,8 +77,8 @@ export async function startRelay(settings: Settings, log: Log, paths: RelayPaths
   const loopDelay = new LoopDelay()
 
   const link = new RelayLink({
-    path: paths.owner,
-    relay: paths.number,
+    path: options.owner,
+    relay: options.number,
     lost: (worker, left) => lost.lose(worker, left),
     room: room => admission.setRoom(room),
     logLevel: level => void (log.level = level),
@@ -125,10 +125,10 @@ export async function startRelay(settings: Settings, log: Log, paths: RelayPaths
     lost,
     log,
   }
-  const handler = new Handler(context, admission, new OwnerPages(paths.pages))
+  const handler = new Handler(context, admission, new OwnerPages(options.pages))
   await link.open()
-  rmSync(paths.own, { force: true }) // left behind by a relay that was killed
-  await listen(server, settings.server.host, settings.server.port, paths.own)
+  rmSync(options.own, { force: true }) // left behind by a relay that was killed
+  await listen(server, settings.server.host, settings.server.port, options.own)
 
   /** Node does not count connections that it has not accepted itself. */
   const connections = new Set<Socket>()

@@ -102,8 +102,9 @@ export function restoreLevel(
 
 export function routingOf({ cause, routing }: RoutingChange): Pick<SavedState, 'routing' | 'clusters'> {
   const { policy, tau, prefillPolicy, artifact } = routing
-  const fitted = artifact !== undefined && (cause === 'artifact' || cause === 'refit')
-  return { routing: { policy, tau, prefillPolicy }, ...(fitted && { clusters: artifact.clusters }) }
+  const refitted = cause === 'artifact' || cause === 'refit'
+  // Sent as JSON, which drops an undefined value: the supervisor then keeps the last one.
+  return { routing: { policy, tau, prefillPolicy }, clusters: refitted ? artifact?.clusters : undefined }
 }
 
 /** What discovery remembers, initialised from the saved state. */
@@ -133,6 +134,6 @@ export class DiscoveryMemory {
 export function settingsWith(settings: Settings, { routing, artifact }: SavedState): Settings {
   return {
     ...settings,
-    routing: { ...settings.routing, ...routing, ...(artifact !== undefined && { artifact: artifact.path }) },
+    routing: { ...settings.routing, ...routing, artifact: artifact?.path ?? settings.routing.artifact },
   }
 }

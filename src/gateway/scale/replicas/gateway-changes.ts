@@ -24,11 +24,10 @@ const DRAIN = 'drain:'
 const INVALID_FIELD = 'the value in the store is invalid'
 
 export const fieldsOf = {
-  policy: ({ policy, tau, prefillPolicy }: PolicyChange): Fields => ({
-    ...(policy && { policy }),
-    ...(tau !== undefined && { tau: String(tau) }),
-    ...(prefillPolicy && { prefillPolicy }),
-  }),
+  policy: ({ policy, tau, prefillPolicy }: PolicyChange): Fields => {
+    const given = Object.entries({ policy, tau, prefillPolicy }).filter(([, value]) => value !== undefined)
+    return Object.fromEntries(given.map(([name, value]) => [name, String(value)]))
+  },
   /** Clears the refit, which was for the artifact before. */
   artifact: (sha256: string, path: string): Fields => ({
     artifact: JSON.stringify({ sha256, path }),
@@ -114,11 +113,15 @@ export class GatewayChanges {
     const number = tau === undefined || tau === '' ? undefined : Number(tau)
     // Only the fields that differ.
     const change: PolicyChange = {
-      ...(isOne(POLICIES, policy) && policy !== now.policy && { policy }),
-      ...(number !== undefined && number >= 0 && number <= MAX_TAU && number !== now.tau && { tau: number }),
-      ...(isOne(PREFILL_POLICIES, prefillPolicy) && prefillPolicy !== now.prefillPolicy && { prefillPolicy }),
+      policy: isOne(POLICIES, policy) && policy !== now.policy ? policy : undefined,
+      tau:
+        number !== undefined && number >= 0 && number <= MAX_TAU && number !== now.tau ? number : undefined,
+      prefillPolicy:
+        isOne(PREFILL_POLICIES, prefillPolicy) && prefillPolicy !== now.prefillPolicy
+          ? prefillPolicy
+          : undefined,
     }
-    if (Object.keys(change).length > 0) control.setPolicy(change)
+    if (Object.values(change).some(value => value !== undefined)) control.setPolicy(change)
   }
 
   async #applyRefit(field: string | undefined): Promise<void> {

@@ -31,17 +31,17 @@ describe('the load of the other replicas', () => {
     fc.assert(
       fc.property(fc.array(step, { maxLength: 40 }), steps => {
         const others = new OtherReplicas()
-        const said = new Map<string, [number, number][]>()
+        const last = new Map<string, [number, number][]>()
         const boots = new Map<string, number>()
         const [gone, died]: [string[], string[]] = [[], []]
         let nowMs = 0
         for (const [at, { who, what }] of steps.entries()) {
           if (what === 'leaves') others.forget({ id: who, boot: boots.get(who) ?? -1 })
-          if (what === 'leaves') said.delete(who)
+          if (what === 'leaves') last.delete(who)
           if (what === 'dies') {
             // The others renew their leases in time.
             nowMs += 999
-            for (const [id, loads] of said) {
+            for (const [id, loads] of last) {
               if (id === who) continue
               boots.set(id, at)
               others.received(
@@ -51,8 +51,8 @@ describe('the load of the other replicas', () => {
             }
             nowMs += 1
             gone.push(...others.expire(nowMs))
-            died.push(...(said.has(who) ? [who] : []))
-            said.delete(who)
+            died.push(...(last.has(who) ? [who] : []))
+            last.delete(who)
           }
           if (typeof what === 'object') {
             others.received(
@@ -62,14 +62,14 @@ describe('the load of the other replicas', () => {
               }),
               nowMs,
             )
-            said.set(who, what)
+            last.set(who, what)
             boots.set(who, 10_000 + at)
           }
           for (let key = 0; key < 4; key++) {
-            const wanted = [...said.values()].flat().reduce((sum, [k, n]) => (k === key ? sum + n : sum), 0)
+            const wanted = [...last.values()].flat().reduce((sum, [k, n]) => (k === key ? sum + n : sum), 0)
             expect(others.inflight(key)).toBe(wanted)
           }
-          expect(others.count).toBe(said.size)
+          expect(others.count).toBe(last.size)
           expect(gone).toEqual(died)
         }
         others.expire(nowMs + 1_000)
@@ -107,18 +107,18 @@ describe('the load of the other replicas', () => {
     const others = new OtherReplicas()
     others.received(of('a', 5, { loads: [load(1, 3)] }), 0)
     others.received(of('a', Number.MAX_SAFE_INTEGER, { loads: [load(1, 1_000_000)] }), 1)
-    const heard = Array.from({ length: 10 }, (_, n) =>
+    const outcomes = Array.from({ length: 10 }, (_, n) =>
       others.received(of('a', 6 + n, { loads: [load(1, 2)] }), 2 + n),
     )
-    expect(heard).toEqual([...Array.from({ length: 7 }, () => 'old'), 'ok', 'ok', 'ok'])
+    expect(outcomes).toEqual([...Array.from({ length: 7 }, () => 'old'), 'ok', 'ok', 'ok'])
     expect(others.inflight(1)).toBe(2)
   })
 
   it('is limited in replicas and workers', () => {
     const others = new OtherReplicas(() => {}, { isKnown: key => key < 10, cells: 0 })
     const loads = Array.from({ length: 100 }, (_, key) => load(key, 1))
-    const heard = Array.from({ length: 300 }, (_, n) => others.received(of(`r${n}`, 1, { loads }), 0))
-    expect([heard.filter(each => each === 'ok').length, heard.at(-1), others.count]).toEqual([
+    const outcomes = Array.from({ length: 300 }, (_, n) => others.received(of(`r${n}`, 1, { loads }), 0))
+    expect([outcomes.filter(each => each === 'ok').length, outcomes.at(-1), others.count]).toEqual([
       256,
       'too_many',
       256,
