@@ -8,10 +8,7 @@ import { createSecretCheck } from '../http/auth.ts'
 import type { Settings } from '../config/settings.ts'
 import type { Attempt, AttemptEnd, Decided, RequestListener, RequestObserver } from './request-observer.ts'
 
-/**
- * A client on the local machine sends `X-Eldr-Debug: 1`; if an admin token is set, any client `X-Eldr-Debug:
- * TOKEN`.
- */
+/** Requested by `X-Eldr-Debug: TOKEN`, or without an admin token by `X-Eldr-Debug: 1` from this machine. */
 export function debugHeaders({ observe, server: { adminToken } }: Settings): RequestObserver {
   const isToken = adminToken === undefined ? undefined : createSecretCheck([adminToken])
   const isRequested = (request: IncomingMessage): boolean => {

@@ -18,10 +18,7 @@ export function createLog(
   )
 }
 
-/**
- * Leaves out the message of a SyntaxError: it quotes the text that failed to parse, which may be part of a
- * prompt.
- */
+/** Leaves out the message of a SyntaxError: it quotes the unparsed text, which may be part of a prompt. */
 function describe(error: unknown): object {
   if (!(error instanceof Error)) return { type: typeof error }
   const frames = error.stack?.split('\n').filter(line => /^\s+at /.test(line)) ?? []

@@ -1,8 +1,6 @@
 import type { Log, RateLimitedLog } from './log.ts'
 
-/**
- * Logs that counts of a hand-off cannot be used, once a minute per reason, if the policy reads counts at all.
- */
+/** Logs unusable counts of hand-offs, once a minute per reason, if the policy reads counts. */
 export function logRejectedCounts(
   log: Log,
   rateLimitedLog: RateLimitedLog,

@@ -1,6 +1,4 @@
-/**
- * Gauges of the replicas: gateways that share the same workers. Without replicas there are no such series.
- */
+/** Metrics of replicas, gateways that share the same workers. Absent without replicas. */
 import type { Registry } from '../../../cluster/registry.ts'
 import type { Metrics } from './metrics.ts'
 import type { MessageCounts, ReplicaStatus } from '../replica-status.ts'

@@ -1,6 +1,4 @@
-/**
- * Prometheus metrics. Label values come from fixed lists or from the configuration, so there are few of them.
- */
+/** Prometheus metrics. Label values come from fixed lists or from the configuration, so they are few. */
 import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client'
 import { REJECTS } from '../../../wire/counts.ts'
 import { type RefusalCode, REFUSALS } from '../../http/refusal.ts'

@@ -130,10 +130,7 @@ export class Exporter implements TraceSink {
     }
   }
 
-  /**
-   * The longer of our back-off, with jitter so that gateways do not retry together, and the collector's
-   * Retry-After.
-   */
+  /** At least the collector's Retry-After; with jitter, so that gateways do not retry together. */
   async #wait({ retryAfterMs }: Extract<Posted, { kind: 'failed' }>): Promise<void> {
     const backOffMs = MIN_WAIT_MS * 2 ** Math.min(10, this.#failures - 1) * (0.5 + Math.random() / 2)
     const ms = Math.min(MAX_WAIT_MS, Math.max(backOffMs, retryAfterMs ?? 0))

@@ -81,10 +81,7 @@ function anyValue(value: AttributeValue): object | undefined {
     : { doubleValue: number }
 }
 
-/**
- * A double cannot hold Unix time in nanoseconds, so whole milliseconds and the fraction are printed
- * separately.
- */
+/** A double cannot hold Unix time in nanoseconds: whole milliseconds and the fraction are printed apart. */
 function nanos(ms: number): string {
   const whole = Math.floor(ms)
   return `${whole}${String(Math.min(999_999, Math.round((ms - whole) * 1e6))).padStart(6, '0')}`

@@ -5,10 +5,7 @@ import { type TraceContext, traceparentOf } from '../../../wire/trace-context.ts
 export const KIND = { internal: 1, server: 2, client: 3 } as const
 export type SpanKind = (typeof KIND)[keyof typeof KIND]
 
-/**
- * Whole numbers are sent as integers; `real` keeps a number a double, so that its type is the same in every
- * span.
- */
+/** Whole numbers are sent as integers. `real` marks a double, so that its type is the same in every span. */
 export type AttributeValue = string | number | boolean | { readonly real: number } | undefined
 
 export function real(value: number | undefined): AttributeValue {

@@ -1,6 +1,4 @@
-/**
- * Creates a tracer and its exporter from the settings. Without tracing the HTTP client is not even loaded.
- */
+/** Creates a tracer and its exporter from the settings. Without tracing no HTTP client is loaded. */
 import { randomUUID } from 'node:crypto'
 import { VERSION } from '../../../version.ts'
 import type { TraceSettings } from '../../config/settings.ts'
