@@ -10,6 +10,7 @@ import { describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
 import { REFUSALS } from '../src/gateway/http/refusal.ts'
 import { addGauges } from '../src/gateway/observe/metrics/gauges.ts'
+import { requestMetrics } from '../src/gateway/observe/metrics/request-metrics.ts'
 import { Metrics } from '../src/gateway/observe/metrics/metrics.ts'
 import { OUTCOMES } from '../src/gateway/observe/request-observer.ts'
 import { REASONS } from '../src/policy/decode-policy.ts'
@@ -29,6 +30,7 @@ const rules = readRules().groups.flatMap(group => group.rules)
 /** Metrics of the gateway, the embedded worker and the vLLM plugin (Python). */
 function knownMetrics(): Set<string> {
   const gateway = new Metrics()
+  requestMetrics(gateway)
   addGauges(gateway, () => {
     throw new Error('values are not read')
   })
@@ -83,6 +85,7 @@ describe('metrics', () => {
         .map(({ expr }) => expr)
         .join('\n') + rules.map(({ expr }) => expr).join('\n')
     const gateway = new Metrics()
+    requestMetrics(gateway)
     addGauges(gateway, () => {
       throw new Error('values are not read')
     })

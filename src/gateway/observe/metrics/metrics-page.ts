@@ -1,12 +1,14 @@
 /** Writes docs/reference/metrics.md from the metric definitions. */
 import { Metrics } from './metrics.ts'
 import { addGauges } from './gauges.ts'
+import { requestMetrics } from './request-metrics.ts'
 
 export function metricsPage(): string {
   const metrics = new Metrics()
   addGauges(metrics, () => {
     throw new Error('the page shows no values')
   })
+  requestMetrics(metrics)
   const rows = metrics.definitions
     .toSorted((a, b) => (a.name < b.name ? -1 : 1))
     .map(

@@ -5,14 +5,8 @@ import { type RefusalCode, REFUSALS } from '../../http/refusal.ts'
 import { OUTCOMES } from '../request-observer.ts'
 import { HotCounter, HotHistogram } from './hot-metrics.ts'
 
-const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300]
-/** A request may take half an hour. */
-const REQUEST_SECONDS = [...SECONDS, 600, 1_800]
-const TOKEN_SECONDS = [
-  0.001, 0.002, 0.004, 0.006, 0.008, 0.01, 0.0125, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.075, 0.1, 0.25,
-  0.5, 1, 5,
-]
-const ROUTE_SECONDS = [
+/** Buckets for times of the gateway itself. */
+export const ROUTE_SECONDS = [
   0.0000025, 0.000005, 0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.1,
   1,
 ]
@@ -34,140 +28,88 @@ export class Metrics {
   /** All metrics in the Prometheus text format; with several processes, the metrics of all of them. */
   text: () => Promise<string> = () => this.registry.metrics()
 
-  readonly requests = this.#hot(
+  readonly requests = this.hotCounter(
     'eldr_requests_total',
     'Requests by route and outcome: ok, refused (client error or overload), worker_refused (a worker returned 4xx), failed, broken (mid-stream), client_gone, client_stalled, timeout',
     ['route', 'outcome'],
   )
-  readonly errorAnswers = this.#hot(
+  readonly errorAnswers = this.hotCounter(
     'eldr_error_answers_total',
     'Errors that the gateway itself returned to clients, in a response or a stream, by code (docs/reference/errors.md)',
     ['code'],
   )
-  readonly workerRequests = this.#hot(
+  readonly workerRequests = this.hotCounter(
     'eldr_worker_requests_total',
     'Requests sent to a worker, counting each attempt of each leg',
     ['worker', 'leg'],
   )
-  readonly decisions = this.#hot('eldr_decisions_total', 'Decode decisions by policy and reason', [
+  readonly decisions = this.hotCounter('eldr_decisions_total', 'Decode decisions by policy and reason', [
     'policy',
     'reason',
   ])
-  readonly rejects = this.#counter(
+  readonly rejects = this.counter(
     'eldr_signature_rejects_total',
     'Hand-offs whose counts could not be used, by reason',
     ['reason'],
   )
-  readonly retries = this.#counter('eldr_retries_total', 'Retries of a leg, by cause', ['leg', 'cause'])
-  readonly legFailures = this.#counter(
+  readonly legFailures = this.counter(
     'eldr_leg_failures_total',
     'Failed attempts on a worker, by kind: connect, reset, timeout, status, handoff, error_event, early_end, garbage, too_large',
     ['worker', 'leg', 'kind'],
   )
-  readonly leasesMissed = this.#counter(
-    'eldr_leases_missed_total',
-    'Hand-offs not used because their lease had expired or was about to',
-    [],
-  )
-  readonly handoffsReleased = this.#counter(
-    'eldr_handoffs_released_total',
-    'Hand-offs released unread: the client left, or the decode worker refused or was unreachable',
-    [],
-  )
-  readonly tokens = this.#hot(
-    'eldr_tokens_total',
-    'Prompt tokens (counted by prefill, otherwise estimated) and output tokens sent to clients (stream events, or usage for non-streamed responses)',
-    ['kind'],
-  )
-  readonly ticketLeaks = this.#counter(
+  readonly ticketLeaks = this.counter(
     'eldr_ticket_leaks_total',
     'Tickets never released; more than 0 is a bug',
     [],
   )
-  readonly restarts = this.#counter('eldr_worker_restarts_total', 'Detected worker restarts', ['worker'])
-  readonly breakerChanges = this.#counter(
+  readonly restarts = this.counter('eldr_worker_restarts_total', 'Detected worker restarts', ['worker'])
+  readonly breakerChanges = this.counter(
     'eldr_breaker_transitions_total',
     'State changes of a worker’s circuit breaker',
     ['worker', 'to'],
   )
-  readonly healthChecks = this.#counter(
+  readonly healthChecks = this.counter(
     'eldr_health_checks_total',
     'Health checks of a worker, by result (ok, failed). One check of a server counts for each of its data-parallel ranks',
     ['worker', 'result'],
   )
-  readonly routingChanges = this.#counter(
+  readonly routingChanges = this.counter(
     'eldr_routing_changes_total',
     'Changes of policy, artifact, clusters or workers that affect routing, and refused refits, by cause',
     ['cause'],
   )
-  readonly discoveryChanges = this.#counter(
+  readonly discoveryChanges = this.counter(
     'eldr_discovery_changes_total',
     'Workers added, drained, undrained or removed by a discovery source',
     ['source', 'change'],
   )
 
-  readonly traceSpans = this.#counter('eldr_trace_spans_total', 'Spans accepted by the collector', [])
-  readonly traceSpansDropped = this.#counter(
+  readonly traceSpans = this.counter('eldr_trace_spans_total', 'Spans accepted by the collector', [])
+  readonly traceSpansDropped = this.counter(
     'eldr_trace_spans_dropped_total',
     'Spans not delivered, by reason: queue_full, too_many (spans in one request), failed, rejected (by the collector), shutdown',
     ['reason'],
   )
 
-  readonly queueSeconds = this.#histogram(
-    'eldr_queue_seconds',
-    'Time in admission until admitted or refused; near 0 unless the request queued',
-    [],
-    SECONDS,
-  )
-  readonly routeSeconds = this.#histogram(
+  readonly routeSeconds = this.histogram(
     'eldr_route_seconds',
     'Time to read the counts of a hand-off and choose a decode worker',
     [],
     ROUTE_SECONDS,
   )
-  readonly handoffSeconds = this.#histogram(
-    'eldr_handoff_seconds',
-    'Time from the prefill response to the decode dispatch',
-    [],
-    ROUTE_SECONDS,
-  )
-  readonly prefillSeconds = this.#histogram(
-    'eldr_prefill_seconds',
-    'Duration of the prefill leg',
-    [],
-    SECONDS,
-  )
-  readonly ttftSeconds = this.#histogram(
-    'eldr_time_to_first_token_seconds',
-    'Time from the request to the first byte of its stream. Non-streamed responses are not counted',
-    ['route'],
-    SECONDS,
-  )
-  readonly interTokenSeconds = this.#histogram(
-    'eldr_inter_token_seconds',
-    'Mean time between the tokens of a stream (TPOT)',
-    [],
-    TOKEN_SECONDS,
-  )
-  readonly requestSeconds = this.#histogram(
-    'eldr_request_seconds',
-    'Time from the request to its end',
-    ['route'],
-    REQUEST_SECONDS,
-  )
-  readonly similarity = this.#histogram(
+  readonly similarity = this.histogram(
     'eldr_similarity',
     'Cosine similarity between a request and the centroid of its decode worker',
     [],
     [0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975, 1],
   )
-  readonly bandSize = this.#histogram(
+  readonly bandSize = this.histogram(
     'eldr_band_size',
     'Workers in the locality band',
     [],
     [1, 2, 3, 4, 6, 8, 12, 16, 32, 64],
   )
-  readonly covered = this.#histogram(
+  readonly covered = this.histogram(
     'eldr_signature_coverage',
     'Share of the prompt covered by counts',
     [],
@@ -181,7 +123,6 @@ export class Metrics {
       for (const route of ['completions', 'chat']) this.requests.inc(route, outcome, 0)
     for (const code of Object.keys(REFUSALS) as RefusalCode[]) this.errorAnswers.inc(code, '', 0)
     for (const reason of [...REJECTS, 'recent_missing']) this.rejects.inc({ reason }, 0)
-    for (const kind of ['prompt', 'output']) this.tokens.inc(kind, '', 0)
     for (const cause of ['policy', 'artifact', 'refit', 'refit_refused', 'workers', 'model'])
       this.routingChanges.inc({ cause }, 0)
   }
@@ -235,11 +176,12 @@ export class Metrics {
     }
   }
 
-  #counter(name: string, help: string, labels: readonly string[]): Counter {
+  counter(name: string, help: string, labels: readonly string[]): Counter {
     return new Counter(this.#define('counter', name, help, labels))
   }
 
-  #hot(name: string, help: string, labels: readonly [string, string?]): HotCounter {
+  /** For what happens on every request: cheaper than `counter`. */
+  hotCounter(name: string, help: string, labels: readonly [string, string?]): HotCounter {
     return new HotCounter(
       this.registry,
       this.#define('counter', name, help, labels as readonly string[]),
@@ -247,7 +189,7 @@ export class Metrics {
     )
   }
 
-  #histogram(
+  histogram(
     name: string,
     help: string,
     labels: readonly [string?],

@@ -11,18 +11,85 @@ import type {
   RequestListener,
   RequestObserver,
 } from '../request-observer.ts'
-import type { Metrics } from './metrics.ts'
+import { type Metrics, ROUTE_SECONDS } from './metrics.ts'
+
+const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300]
+/** A request may take half an hour. */
+const REQUEST_SECONDS = [...SECONDS, 600, 1_800]
+const TOKEN_SECONDS = [
+  0.001, 0.002, 0.004, 0.006, 0.008, 0.01, 0.0125, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.075, 0.1, 0.25,
+  0.5, 1, 5,
+]
+
+/** Declared here and counted below: a new metric of requests touches this file alone. */
+function declared(metrics: Metrics) {
+  const { requests, errorAnswers, legFailures } = metrics
+  const own = {
+    retries: metrics.counter('eldr_retries_total', 'Retries of a leg, by cause', ['leg', 'cause']),
+    leasesMissed: metrics.counter(
+      'eldr_leases_missed_total',
+      'Hand-offs not used because their lease had expired or was about to',
+      [],
+    ),
+    handoffsReleased: metrics.counter(
+      'eldr_handoffs_released_total',
+      'Hand-offs released unread: the client left, or the decode worker refused or was unreachable',
+      [],
+    ),
+    tokens: metrics.hotCounter(
+      'eldr_tokens_total',
+      'Prompt tokens (counted by prefill, otherwise estimated) and output tokens sent to clients (stream events, or usage for non-streamed responses)',
+      ['kind'],
+    ),
+    queueSeconds: metrics.histogram(
+      'eldr_queue_seconds',
+      'Time in admission until admitted or refused; near 0 unless the request queued',
+      [],
+      SECONDS,
+    ),
+    handoffSeconds: metrics.histogram(
+      'eldr_handoff_seconds',
+      'Time from the prefill response to the decode dispatch',
+      [],
+      ROUTE_SECONDS,
+    ),
+    prefillSeconds: metrics.histogram('eldr_prefill_seconds', 'Duration of the prefill leg', [], SECONDS),
+    ttftSeconds: metrics.histogram(
+      'eldr_time_to_first_token_seconds',
+      'Time from the request to the first byte of its stream. Non-streamed responses are not counted',
+      ['route'],
+      SECONDS,
+    ),
+    interTokenSeconds: metrics.histogram(
+      'eldr_inter_token_seconds',
+      'Mean time between the tokens of a stream (TPOT)',
+      [],
+      TOKEN_SECONDS,
+    ),
+    requestSeconds: metrics.histogram(
+      'eldr_request_seconds',
+      'Time from the request to its end',
+      ['route'],
+      REQUEST_SECONDS,
+    ),
+  }
+  for (const kind of ['prompt', 'output']) own.tokens.inc(kind, '', 0)
+  return { requests, errorAnswers, legFailures, ...own }
+}
+
+type Declared = ReturnType<typeof declared>
 
 export function requestMetrics(metrics: Metrics): RequestObserver {
-  return { observe: request => new RequestMetrics(metrics, request) }
+  const all = declared(metrics)
+  return { observe: request => new RequestMetrics(all, request) }
 }
 
 class RequestMetrics implements RequestListener {
-  readonly #metrics: Metrics
+  readonly #metrics: Declared
   readonly #request: ObservedRequest
   readonly #route: string
 
-  constructor(metrics: Metrics, request: ObservedRequest) {
+  constructor(metrics: Declared, request: ObservedRequest) {
     const { route } = request
     this.#metrics = metrics
     this.#request = request

@@ -28,7 +28,8 @@ const valueOf = (all: readonly Sample[], name: string, labels: Record<string, st
 function relayWith(requests: number, ttftSeconds: number, delay: number): Metrics {
   const metrics = new Metrics()
   metrics.requests.inc('chat', 'ok', requests)
-  for (let n = 0; n < requests; n++) metrics.ttftSeconds.series('chat').observe(ttftSeconds)
+  const ttft = metrics.histogram('eldr_time_to_first_token_seconds', 'TTFT', ['route'], [0.1, 0.5, 1, 5])
+  for (let n = 0; n < requests; n++) ttft.series('chat').observe(ttftSeconds)
   metrics.legFailures.inc({ worker: 'd1', leg: 'decode', kind: 'reset' }, requests)
   addLoopGauges(metrics, () => ({ p99Seconds: () => delay }))
   return metrics
