@@ -1,7 +1,4 @@
-/**
- * A DNS server for tests, over UDP: it says what it is told, and nothing else. Records are looked up by name
- * and type.
- */
+/** A DNS server for tests, over UDP. It serves the records of the test, by name and type. */
 import { createSocket, type Socket } from 'node:dgram'
 import { once } from 'node:events'
 
@@ -15,7 +12,7 @@ export type DnsRecord =
 
 export class DnsServer {
   readonly records = new Map<string, readonly DnsRecord[]>()
-  /** In place of every answer; `silence` answers nothing. */
+  /** Fault of every response; `silence` sends none. */
   trouble: keyof typeof RCODE | 'silence' | undefined
   ttlSeconds = 1
   readonly questions: string[] = []
@@ -43,7 +40,7 @@ export class DnsServer {
     return `127.0.0.1:${this.#socket.address().port}`
   }
 
-  /** Resolves when so many more questions have come. */
+  /** Resolves after this many more queries. */
   async asked(more: number): Promise<void> {
     const until = this.questions.length + more
     while (this.questions.length < until) await new Promise<void>(resolve => this.#waiting.add(resolve))

@@ -65,7 +65,7 @@ describe('names in DNS', () => {
       )
       await dns.asked(8)
       expect(warnings().at(-1)).toContain(words)
-      // One line as each of the two names fails.
+      // One warning for each of the two names.
       expect(warnings().length).toBeLessThanOrEqual(2)
       expect(Object.values(states())).toEqual(['ready', 'ready', 'ready'])
       expect(await get('/ready')).toMatchObject({

@@ -1,6 +1,6 @@
 /**
- * All of it as an operator has it: `eldr serve` with the flags of other routers, embedded workers as pods,
- * every one a process.
+ * Discovery as an operator runs it: `eldr serve` with the flags of other routers, and embedded workers as
+ * pods, all as processes.
  */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { readSamples } from '../../src/cluster/metrics-text.ts'

@@ -1,7 +1,6 @@
 /**
  * An API server of Kubernetes as far as EndpointSlices go, on real sockets: lists in pages, watches that
- * begin at a version, bookmarks, and
- * everything that can go wrong with them, when a test says so.
+ * begin at a version, bookmarks, and everything that can go wrong with them, when a test says so.
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
@@ -43,17 +42,17 @@ export class FakeKube {
     readonly query: URLSearchParams
     readonly token: string | undefined
   }[] = []
-  /** Every request is answered with it. */
+  /** Status of every response. */
   failWith: number | undefined
-  /** The token that is asked for. */
+  /** The required token. */
   token: string | undefined
-  /** Every page of a list says that there is another one. */
+  /** Every page of a list announces another one. */
   isEndless = false
-  /** How a version that is too old is told. */
+  /** How the server reports a version that is too old. */
   goneAs: 'status' | 'event' = 'status'
-  /** Every event is sent so many times. */
+  /** How often each event is sent. */
   times = 1
-  /** Events are sent in pieces of so many bytes, each in a packet of its own. */
+  /** Bytes per piece of an event; each piece is its own packet. */
   pieceBytes: number | undefined
   readonly #server: Server
   readonly #slices = new Map<string, { readonly slice: FakeSlice; readonly object: object }>()
@@ -131,13 +130,13 @@ export class FakeKube {
     })
   }
 
-  /** Versions before this moment are forgotten. */
+  /** Forgets all versions before now. */
   compact(): void {
     this.#oldest = ++this.#version
     this.#log.length = 0
   }
 
-  /** Watches end as they should. */
+  /** Ends all watches in order. */
   endWatches(): void {
     for (const { response } of this.#watches) response.end()
   }
@@ -148,17 +147,17 @@ export class FakeKube {
       response.write('{"type":"MODIFIED","object":{"kind":"EndpointSl', () => response.socket?.destroy())
   }
 
-  /** Nothing comes any more on the watches that are open now. */
+  /** Silences the watches that are open now. */
   hushWatches(): void {
     for (const watch of this.#watches) watch.hushed = true
   }
 
-  /** Resolves when so many watches have been opened since the start. */
+  /** Resolves when this many watches have been opened since the start. */
   async watched(count: number): Promise<void> {
     while (this.#opened < count) await new Promise<void>(resolve => this.#waiting.add(resolve))
   }
 
-  /** Resolves with the next request that is as wanted. */
+  /** Resolves with the next matching request. */
   async asked(wanted: (query: URLSearchParams) => boolean): Promise<URLSearchParams> {
     for (let at = this.requests.length; ; at++) {
       while (at >= this.requests.length) await new Promise<void>(resolve => this.#waiting.add(resolve))

@@ -9,7 +9,7 @@ import { startDiscovering } from './support.ts'
 const { on, putPrefill, putDecode, start } = kubeStage()
 
 describe('a watch', () => {
-  /** Pods 0 and 2 instead of 0 and 1, and that it is seen. */
+  /** Replaces pod 1 by pod 2 and checks that the gateway follows. */
   async function stillFollows(): Promise<void> {
     const { until, states } = on.current!
     putDecode(pod(0), pod(2))

@@ -45,7 +45,7 @@ export function kubeStage() {
   const putDecode = (...endpoints: FakeEndpoint[]) =>
     on.kube.put({ name: 'decode-abc', labels: DECODE, port: on.pods.port, endpoints })
 
-  /** With a prefill pod and these decode pods, all of them found. */
+  /** With a prefill pod and these decode pods, all discovered. */
   async function start(
     endpoints: FakeEndpoint[] = [pod(0), pod(1)],
     more: object = {},

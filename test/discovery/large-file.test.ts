@@ -9,7 +9,7 @@ const { readOffThread } = (await import(built.href)) as { readonly readOffThread
 const never = new AbortController().signal
 const yaml = (count: number, last = '') =>
   `decode:\n${Array.from({ length: count }, (_, n) => `  - {url: "http://10.0.0.1:${n + 1}", id: d${n}}\n`).join('')}${last}`
-/** A map of so many keys takes the square of it. */
+/** Parsing takes quadratic time in the number of keys. */
 const slow = Array.from({ length: 60_000 }, (_, n) => `k${n}: 1\n`).join('')
 
 describe('a large file of workers', () => {

@@ -1,7 +1,4 @@
-/**
- * A gateway that finds its workers itself, and pods for it to find: fake workers, each at an address of its
- * own with a port in common.
- */
+/** A gateway with discovery, and pods for it to find: fake workers with one port, each at its own address. */
 import { pino } from 'pino'
 import { readSamples } from '../../src/cluster/metrics-text.ts'
 import type { WorkerView } from '../../src/cluster/registry.ts'
@@ -14,9 +11,9 @@ import { SHAPE } from '../gateway/cluster.ts'
 export interface Discovering {
   readonly gateway: Gateway
   readonly url: string
-  /** What was logged. */
+  /** Log lines. */
   readonly lines: readonly Record<string, unknown>[]
-  /** Waits for a change of a worker, or for a line in the log, that makes it true; gives up loudly. */
+  /** Waits for a worker change or a log line that makes it true. The limit is a safety net. */
   until(holds: () => boolean): Promise<void>
   /** State of each worker by its name. */
   states(): Record<string, string>
@@ -107,7 +104,7 @@ export interface Pods {
   close(): Promise<void>
 }
 
-/** Prefill at 127.0.0.1, decode at 127.0.0.2 and on, of so many engines each. */
+/** Prefill at 127.0.0.1, decode from 127.0.0.2 on, with this many ranks each. */
 export async function startPods(decodes: number, ranks = 1): Promise<Pods> {
   const prefill = await startFakeWorker({ role: 'prefill', counts: SHAPE })
   const { port } = prefill
@@ -134,7 +131,7 @@ export async function eventsOf(response: Response): Promise<string[]> {
     .map(event => event.slice(6))
 }
 
-/** A stream on each of these workers, which are all that there are, that has begun and goes on when told. */
+/** A started stream on each of these workers (all there are), held until released. */
 export async function heldStreams({ post }: Discovering, workers: readonly FakeWorker[]) {
   let release = () => {}
   const until = new Promise<void>(resolve => (release = resolve))

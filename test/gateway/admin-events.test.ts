@@ -48,7 +48,7 @@ describe('GET /eldr/events', () => {
     socket.write(`GET /eldr/events HTTP/1.1\r\nhost: ${hostname}:${port}\r\n\r\n`)
     // The greeting; nothing is read from now on.
     await new Promise(resolve => socket.once('readable', resolve))
-    // Long ids, for the two ends of a socket hold up to ten megabytes or so.
+    // Long ids, since the socket buffers hold up to about 10 MB.
     const { router, registry } = cluster.gateway.context
     const decide = (id: string) => {
       const place = router.toDecode(id, undefined, 1, new Set())!

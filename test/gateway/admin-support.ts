@@ -1,5 +1,5 @@
 /**
- * What the tests of the admin API share: calls as an operator makes them, and small artifacts of the fake
+ * Helpers for tests of the admin API: calls as an operator makes them, and small artifacts of the fake
  * workers' model.
  */
 import { join } from 'node:path'
@@ -12,7 +12,7 @@ import { makeCounts } from '../fake-worker/index.ts'
 import { type Cluster, SHAPE } from './cluster.ts'
 
 const TOKENS = 32
-/** Hand-offs of the fake workers have counts like one of these. */
+/** Counts of the fake workers' hand-offs. */
 const VARIANTS = 8
 
 /** Fitted on requests like those that the fake prefill workers see. */
@@ -76,7 +76,7 @@ export async function call(
   return { status: response.status, json: await response.json() }
 }
 
-/** Status and code of an answer that is an error. */
+/** Status and code of an error response. */
 export function errorOf({ status, json }: Answer): string {
   return `${status} ${json.error?.code}`
 }
@@ -123,7 +123,7 @@ export async function follow({ url }: Pick<Cluster, 'url'>, headers: Record<stri
   await more() // the greeting: from now on nothing is missed
   return {
     seen,
-    /** The first event that is as wanted, whether it has come or is to come. */
+    /** The first matching event, past or future. */
     async find(wanted: (event: ServerEvent) => boolean): Promise<ServerEvent> {
       for (let at = 0; ; at++) {
         while (at >= seen.length)

@@ -22,10 +22,8 @@ afterAll(() => folder.remove())
 
 /**
  * A registry with 16 workers and decisions all the time; then a re-fit for one more worker. The script
- * reports the
- * turns of the event loop until the re-fit is in force, and the CPU time of the main thread in the longest
- * turn.
- * CPU time does not depend on what else runs on the machine.
+ * reports the turns of the event loop until the re-fit is in force, and the CPU time of the main thread in
+ * the longest turn. CPU time does not depend on what else runs on the machine.
  */
 const SCRIPT = `
 import { readFileSync } from 'node:fs'

@@ -21,7 +21,7 @@ const isReady = (id: string) => () =>
 const ask = (prompt = 'a', more: object = {}) =>
   cluster.post('/v1/completions', { prompt, max_tokens: 4, ...more })
 
-/** A stream that has begun on each decode worker and goes on when told. */
+/** A started stream on each decode worker, held until released. */
 async function streamsOnAll(count: number) {
   let release = () => {}
   const until = new Promise<void>(resolve => (release = resolve))

@@ -40,8 +40,7 @@ export const SHAPE = { layers: 2, experts: 8, topK: 2 } as const
 
 /**
  * With ELDR_TEST_PROCESSES the gateway runs as several processes (`test/processes`), and tests cannot reach
- * its
- * internals.
+ * its internals.
  */
 export async function startCluster(options: ClusterOptions = {}): Promise<Cluster> {
   const processes = Number(process.env['ELDR_TEST_PROCESSES'] ?? 1)

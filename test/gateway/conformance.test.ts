@@ -1,4 +1,4 @@
-/** HTTP as it should be: bytes on raw sockets against a gateway in front of fake workers. */
+/** HTTP conformance: raw bytes against a gateway in front of fake workers. */
 import { gunzipSync, gzipSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Cluster, startCluster } from './cluster.ts'
@@ -123,7 +123,7 @@ describe('a connection', () => {
     goOn()
     const [first, second, ...more] = await raw.toEnd()
     expect(first).toMatchObject({ status: 200, body: expect.stringContaining('[DONE]') as string })
-    // Its request may come when the connection is closed already.
+    // Its request may arrive after the connection is closed.
     expect([503, undefined]).toContain(second?.status)
     expect(more).toEqual([])
     await stopped

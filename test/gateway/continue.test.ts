@@ -1,4 +1,4 @@
-/** Clients that wait for leave before they send a body: they get it when nothing else stands against it. */
+/** Clients that wait for 100 Continue before they send a body. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Cluster, startCluster } from './cluster.ts'
 import { postBytes, RawClient } from './raw-socket.ts'

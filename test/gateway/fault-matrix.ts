@@ -1,7 +1,7 @@
 /**
  * Every fault of a worker, on each leg, for streams and for whole responses: what the client gets if the
- * worker is
- * the only one, and if there is another. Nothing is left over in any case. The same for every engine.
+ * worker is the only one, and if there is another. Nothing is left over in any case. The same for every
+ * engine.
  */
 import { afterAll, describe, expect, it } from 'vitest'
 import type { EngineAdapter } from '../../src/gateway/engines/engine.ts'
@@ -161,8 +161,7 @@ const PREFILL: Case[] = [
 
 /**
  * Before the first byte of a stream, or the last of a whole response. A worker that responds with 500 may
- * have
- * lost its hand-off.
+ * have lost its hand-off.
  */
 const DECODE: Case[] = [
   {

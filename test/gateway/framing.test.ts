@@ -1,4 +1,4 @@
-/** Where a request ends: bytes on raw sockets that leave it open, and bodies of all sizes and kinds. */
+/** Request framing: ambiguous bytes on raw sockets, and bodies of all sizes and kinds. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Cluster, startCluster } from './cluster.ts'
 import { postBytes, RawClient } from './raw-socket.ts'

@@ -1,7 +1,6 @@
 /**
  * Load as decisions see it: requests that were dispatched and have not ended. Each test covers a defect known
- * from
- * other routers. Clients that leave are in clients.test.ts, broken streams in fault-matrix.test.ts.
+ * from other routers. Clients that leave are in clients.test.ts, broken streams in fault-matrix.test.ts.
  */
 import { afterEach, describe, expect, it } from 'vitest'
 import { createRandom } from '../../src/math/random.ts'

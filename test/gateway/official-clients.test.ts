@@ -1,7 +1,4 @@
-/**
- * OpenAI's own client for Node against a gateway: what it makes of answers, streams, errors and being called
- * off.
- */
+/** OpenAI's client for Node against a gateway: responses, streams, errors and aborts. */
 import OpenAI, {
   APIConnectionTimeoutError,
   APIError,

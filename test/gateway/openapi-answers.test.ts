@@ -1,7 +1,7 @@
 /**
  * Every operation of the document is brought to every status that the document has for it, on running
- * gateways, and what they answer is
- * held against it: a status that cannot be had is one too many, one that comes and is not there is missing.
+ * gateways, and what they answer is held against it: a status that cannot be had is one too many, one that
+ * comes and is not there is missing.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { stopClock } from '../manual-clock.ts'
@@ -42,7 +42,7 @@ const each: Asking['each'] = (...given) => asking.each(...given)
 const all = (
   wanted: (asked: Asked & { operation: { responses: object; security: readonly object[] } }) => boolean,
 ) => contract.operations.filter(wanted)
-/** Those that may end with a status. */
+/** Operations that document this status. */
 const ending = (status: number) => all(({ operation }) => String(status) in operation.responses)
 
 describe('every operation', () => {

@@ -1,4 +1,4 @@
-/** Requests to a running gateway whose answers are held against its document. */
+/** Requests to a running gateway, with responses checked against its document. */
 import { join } from 'node:path'
 import { writeArtifact } from '../../src/fit/artifact-write.ts'
 import { fitFile } from '../data.ts'
@@ -13,7 +13,7 @@ export const KEY = 'client'
 const keyFor = (path: string) => (path.startsWith('/eldr') ? TOKEN : KEY)
 export const filled = (path: string) => path.replace('{id}', 'x').replace('{path}', 'responses')
 
-/** The head of a request that nothing is wrong with, but for what `more` says. `Host` is of this machine. */
+/** The head of a valid request with additional headers. */
 export function head({ method, path }: Asked, more = '', host = 'Host: 127.0.0.1\r\n'): string {
   return `${method} ${filled(path)} HTTP/1.1\r\n${host}Authorization: Bearer ${keyFor(path)}\r\n${more}\r\n`
 }
@@ -26,7 +26,7 @@ export async function raw(bytes: string, url: string): Promise<Answered> {
 }
 
 export interface Wish {
-  /** The path itself, where the document's has a place in it. */
+  /** The actual path, if the document's has a parameter. */
   readonly as?: string
   readonly body?: unknown
   readonly headers?: Record<string, string>
@@ -34,7 +34,7 @@ export interface Wish {
 
 export class Asking {
   readonly contract: Conformance
-  /** Of the gateway that is asked now. */
+  /** URL of the gateway under test. */
   url: string
 
   constructor(contract: Conformance, url: string) {
@@ -42,7 +42,7 @@ export class Asking {
     this.url = url
   }
 
-  /** Asks, and fails where the status is another, or the answer is not as the document has it. */
+  /** Sends a request. Fails if the status differs, or if the response does not match the document. */
   async ask(
     method: string,
     path: string,
@@ -70,9 +70,7 @@ export class Asking {
     return answer
   }
 
-  /**
-   * Sends bytes for each operation, one after the other, and checks what comes. Which statuses there were.
-   */
+  /** Sends bytes for each operation in turn and checks the responses. Returns the statuses. */
   async each(asked: readonly Asked[], bytes: (asked: Asked) => string): Promise<number[]> {
     const statuses = new Set<number>()
     for (const one of asked) {
@@ -84,7 +82,7 @@ export class Asking {
   }
 }
 
-/** What has come of a stream that does not end. It is chunked, and a chunk holds whole events. */
+/** The part received of an endless stream. It is chunked, and a chunk holds whole events. */
 export function soFar({ text }: RawClient): Answered {
   const [top, ...parts] = text.split('\r\n\r\n')
   const header = (name: string) => new RegExp(`^${name}: (.*)$`, 'im').exec(top!)![1]!.trim()
@@ -99,7 +97,7 @@ export function soFar({ text }: RawClient): Answered {
   }
 }
 
-/** Of a generation, as its path wants it. */
+/** Body of a generation request for its path. */
 export function wishFor({ method, path }: Asked): Wish {
   if (method !== 'POST') return {}
   return {

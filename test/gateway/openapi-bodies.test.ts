@@ -1,7 +1,4 @@
-/**
- * What the document says of bodies and of queries, against what the gateway takes: either both take one, or
- * neither does.
- */
+/** Request bodies and queries: the gateway accepts exactly those that the document accepts. */
 import * as fc from 'fast-check'
 import { request } from 'undici'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'

@@ -1,4 +1,4 @@
-/** Answers of a running gateway, held against the document that it serves. */
+/** Checks responses of a running gateway against the document that it serves. */
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 
 // oxlint-disable-next-line typescript/no-explicit-any -- a document is what it is
@@ -6,11 +6,11 @@ export type Json = any
 
 export interface Asked {
   readonly method: string
-  /** As the document has it. */
+  /** As in the document. */
   readonly path: string
 }
 
-/** An answer of any client. Names of headers in lower case. */
+/** A response, with header names in lower case. */
 export interface Answered {
   readonly status: number
   readonly headers: Readonly<Record<string, string>>
@@ -19,7 +19,7 @@ export interface Answered {
 
 export class Conformance {
   readonly document: Json
-  /** 'GET /health 200', of those that were checked and found right. */
+  /** Responses that were checked and are correct, such as 'GET /health 200'. */
   readonly seen = new Set<string>()
   readonly #ajv = new Ajv2020({ strict: false, validateFormats: false, allErrors: true })
 
@@ -44,14 +44,14 @@ export class Conformance {
     )
   }
 
-  /** 'GET /health 200' of everything that is documented. */
+  /** Every documented response, such as 'GET /health 200'. */
   get documented(): readonly string[] {
     return this.operations.flatMap(({ method, path, operation }) =>
       Object.keys(operation.responses).map(status => `${method} ${path} ${status}`),
     )
   }
 
-  /** What is wrong with a value, as one text; undefined when nothing is. */
+  /** Why a value is invalid, as one text; undefined if it is valid. */
   wrongWith(schema: Json, value: unknown): string | undefined {
     const text = JSON.stringify(schema)
     const validate = this.#compiled.get(text) ?? this.#ajv.compile(schema)
@@ -59,7 +59,7 @@ export class Conformance {
     return validate(value) ? undefined : this.#ajv.errorsText(validate.errors)
   }
 
-  /** Throws when an answer is not as the document has it. */
+  /** Throws if a response does not match the document. */
   check({ method, path }: Asked, { status, headers, body }: Answered): void {
     const name = `${method} ${path} ${status}`
     const fail = (what: string): never => {

@@ -1,4 +1,4 @@
-/** The document against the tables that requests are routed by. */
+/** The OpenAPI document against the routing tables. */
 import { readFileSync } from 'node:fs'
 import { afterEach, describe, expect, it } from 'vitest'
 import { REFUSALS } from '../../src/gateway/http/refusal.ts'
@@ -79,7 +79,7 @@ describe('a gateway', () => {
     void (cluster = await startCluster({ prefill: 1, decode: 1, config }))
   afterEach(() => cluster.stop())
 
-  /** Of the routing tables themselves. */
+  /** From the routing tables. */
   const routes = () => [
     ...Object.keys(GENERATE).map(path => `POST ${path}`),
     ...Object.entries(PASSED).flatMap(([path, allow]) =>
@@ -101,7 +101,7 @@ describe('a gateway', () => {
     await start({ server: { adminToken: 'sesame', apiKeys: ['client'] } })
     const response = await fetch(`${cluster.url}/openapi.json`)
     expect(response.headers.get('content-type')).toBe('application/json')
-    // Of one process, which no owner can be away from.
+    // A single process has no owner that could be away.
     expect(await response.json()).toEqual(
       JSON.parse(JSON.stringify(openApiDocument({ ...WHOLE, processes: false }))),
     )

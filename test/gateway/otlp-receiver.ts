@@ -1,6 +1,6 @@
 /**
- * A collector for tests: real sockets, and OTLP's JSON read as strictly as opentelemetry-proto has it.
- * Whatever is amiss fails the test that asks.
+ * A trace collector for tests, on real sockets. It reads OTLP's JSON as strictly as opentelemetry-proto
+ * defines it, and any error fails the test.
  */
 import { once } from 'node:events'
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http'
@@ -34,16 +34,16 @@ export interface OtlpReceiver {
   readonly spans: readonly ReceivedSpan[]
   /** How it responds (default: 200 and {}). */
   answer: (response: ServerResponse) => void
-  /** Resolves when what has come is as wanted; rejects with what was wrong with something that came. */
+  /** Resolves when the received spans are as wanted; rejects if a request was invalid. */
   until(wanted: () => boolean): Promise<void>
-  /** The spans of a trace that has one of this request id, once it is there. */
+  /** The spans of the trace of this request, once they are there. */
   traceOf(requestId: string): Promise<Tree>
   close(): Promise<void>
 }
 
 export interface Tree {
   readonly root: ReceivedSpan
-  /** In the order of their beginnings. */
+  /** In the order of their starts. */
   readonly children: readonly ReceivedSpan[]
   readonly all: readonly ReceivedSpan[]
 }
@@ -145,7 +145,7 @@ function text(value: unknown, what: string): string {
   return value
 }
 
-/** 64-bit numbers are texts in the JSON of protocol buffers. */
+/** 64-bit numbers are strings in protobuf's JSON. */
 function int64(value: unknown, what: string): bigint {
   if (typeof value !== 'string' || !/^-?\d{1,20}$/.test(value))
     throw new Error(`${what} is ${JSON.stringify(value)}, not a 64-bit number as text`)

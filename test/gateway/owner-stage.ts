@@ -40,7 +40,7 @@ export interface DeciderOptions {
   readonly limits?: AdmissionLimits
 }
 
-/** What decides, in one process: the same for the same options. */
+/** The parts that decide, in one process; deterministic for the same options. */
 export function createDecider({ policy, artifact, limits = NO_LIMITS }: DeciderOptions) {
   const tracker = new LoadTracker()
   const registry = new Registry(tracker, BREAKER)
@@ -82,7 +82,7 @@ export function createDecider({ policy, artifact, limits = NO_LIMITS }: DeciderO
 
 export type Decider = ReturnType<typeof createDecider>
 
-/** Paces and failures that relays told of. */
+/** Paces and failures reported by relays. */
 export interface Told {
   readonly paces: [what: string, name: string, ms: number][]
   readonly failures: string[]
@@ -114,7 +114,7 @@ export async function startOwner(folder: string, decider: Decider, awaited: Part
     server,
     told,
     path,
-    /** As when its process is killed: sockets close, nothing is said. */
+    /** As if its process were killed: sockets close without a message. */
     async die(): Promise<void> {
       const closed = new Promise(resolve => listener.close(resolve))
       for (const socket of sockets) socket.destroy()

@@ -1,7 +1,6 @@
 /**
- * Clusters that tests have one after the other, where one for each of them would take too long: a gateway of
- * several processes takes a second
- * to stand. Each test gets one that is at rest, and counts from where it was.
+ * Clusters shared by tests, since a gateway of several processes takes a second to start. Each test gets an
+ * idle one and counts from its current values.
  */
 import type { FakeWorker } from '../fake-worker/index.ts'
 import { type Cluster, type ClusterOptions, startCluster } from './cluster.ts'
@@ -13,7 +12,7 @@ export interface Borrowed {
   readonly cluster: Cluster
   /** Requests of a leg that this worker got since the cluster was borrowed. */
   tries(worker: FakeWorker, leg: 'prefill' | 'decode'): number
-  /** What a metric has grown by. */
+  /** Increase of a metric. */
   counted(name: string, labels?: Readonly<Record<string, string>>): Promise<number>
 }
 
@@ -21,7 +20,7 @@ export class PooledClusters {
   readonly #free = new Map<number, Cluster[]>()
   readonly #all: Promise<Cluster>[] = []
 
-  /** Of several tests that run at once each has its own. */
+  /** Concurrent tests get different clusters. */
   async borrow(
     workers: number,
     options: ClusterOptions,
@@ -39,7 +38,7 @@ export class PooledClusters {
       counted: async (name, labels) =>
         metricIn(await metricsOf(cluster), name, labels) - metricIn(text, name, labels),
     })
-    // One whose test failed is not lent again: it may not be at rest.
+    // A cluster whose test failed is not reused: it may not be idle.
     for (const worker of all) {
       worker.clearFaults()
       await worker.accept()

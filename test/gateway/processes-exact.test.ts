@@ -1,7 +1,4 @@
-/**
- * Decisions of an owner that three relays ask are those of one process, and a new owner knows what the last
- * one knew.
- */
+/** An owner with three relays decides as one process does, and a new owner knows what the last one knew. */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import type { Artifact } from '../../src/fit/artifact.ts'
 import type { HandoffExperts } from '../../src/gateway/routing/read-experts.ts'
@@ -40,7 +37,7 @@ type Step =
       readonly tokens: number
       readonly exclude: ReadonlySet<string>
     }
-  /** The one that has been out the longest but so many. */
+  /** The n-th oldest request in flight. */
   | { readonly kind: 'end'; readonly nth: number; readonly how: 'succeeded' | 'failed' | 'ignored' }
 
 function schedule(seed: number): Step[] {
@@ -112,7 +109,7 @@ async function remote(decider: Decider, awaited = {}) {
   const owner = await startOwner(folder.path, decider, awaited)
   const links = await Promise.all([1, 2, 3].map(relay => startLink(owner.path, relay)))
   open.push({ close: () => owner.die() }, ...links.map(({ link }) => link))
-  /** An answer means that all that was said before it has been heard. */
+  /** A response means that all messages before it were processed. */
   const settled = async (by: number) =>
     void (await links[by]!.placement.mayRetry(
       'prefill',
@@ -145,7 +142,7 @@ describe('an owner with three relays', () => {
     expect(alone.decided.length).toBeGreaterThan(250)
     expect(loads(owned)).toEqual(loads(plain))
     expect(expected(owned)).toEqual(expected(plain))
-    // All workers had something to do, or nothing was tried.
+    // Every worker got requests.
     expect(new Set(alone.decided.map(one => (one as string[])[0])).size).toBe(2 * WORKERS)
     for (const { placement } of together.out) placement.end('ignored')
     for (const by of [0, 1, 2]) await settled(by)

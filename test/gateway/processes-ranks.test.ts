@@ -1,4 +1,4 @@
-/** Data-parallel ranks before several processes: relays send them, the owner counts them. */
+/** Data-parallel ranks behind a gateway of several processes: relays send them, the owner counts them. */
 import { afterEach, describe, expect, it } from 'vitest'
 import type { ReceivedRequest } from '../fake-worker/index.ts'
 import { polled } from '../worker/processes.ts'

@@ -1,8 +1,7 @@
 /**
  * An engine unlike vLLM, to try the seam for engines with: prefill pushes its KV cache to a decode worker
- * that must be chosen before,
- * counts stand at the top of its response, and a rank is chosen by a field of the body. test/fake-worker
- * speaks it as `protocol: 'push'`.
+ * that must be chosen before, counts stand at the top of its response, and a rank is chosen by a field of the
+ * body. test/fake-worker speaks it as `protocol: 'push'`.
  */
 import type { EngineAdapter, HandoffResult } from '../../src/gateway/engines/engine.ts'
 import { countsOf, valueOf } from '../../src/gateway/engines/handoff-counts.ts'

@@ -64,7 +64,7 @@ const onRank = (dpRank: number) => ({
 const samples = async (name: string) =>
   readSamples(await (await fetch(`${cluster.url}/metrics`)).text(), new Set([name]))
 
-/** A stream on each decode rank, which goes on when told. */
+/** A held stream on each decode rank. */
 async function heldStreams(count: number) {
   let release = () => {}
   const held = new Promise<void>(resolve => (release = resolve))
@@ -214,7 +214,7 @@ describe('each rank has its own', () => {
       [1, 1],
       [2, 2],
     ])
-    // Requests take turns over eight kinds of counts: three times each.
+    // Requests cycle through eight kinds of counts, three times each.
     await answered(24, { prompt: 'x '.repeat(32).trim() })
     const { decisions } = (await call(cluster, 'GET', '/eldr/decisions?limit=24')).json
     const decided = decisions.map(({ worker }: { worker: string }) => Number(worker.split('@')[1]))
@@ -239,7 +239,7 @@ describe('ranks of one server', () => {
     )
     const ok = counted.filter(({ labels }) => labels['result'] === 'ok').map(({ value }) => value)
     expect(ok).toHaveLength(3)
-    // Of three ranks that were checked each by itself there would have been three times as many.
+    // With a check per rank there would be three times as many.
     for (const value of ok) expect(Math.abs(value - checks())).toBeLessThanOrEqual(1)
     const states = () =>
       views()

@@ -1,18 +1,16 @@
-/**
- * A client of bytes: sends what no HTTP library would, and reads answers as strictly as none of them does.
- */
+/** A raw HTTP client: it sends what no HTTP library would, and reads responses strictly. */
 import { connect, type Socket } from 'node:net'
 
 export interface RawAnswer {
   readonly status: number
-  /** By name in lower case; a name that comes twice is joined by a comma. */
+  /** By lower-case name; repeated headers are joined by a comma. */
   readonly headers: Readonly<Record<string, string>>
   readonly body: string
 }
 
 export class RawClient {
   readonly socket: Socket
-  /** Everything that has come, a character a byte. */
+  /** All bytes received, one character per byte. */
   text = ''
   ended = false
   #waiting: (() => void)[] = []
@@ -47,7 +45,7 @@ export class RawClient {
     return this
   }
 
-  /** Waits for bytes until they are as wanted. Fails when the connection ends before. */
+  /** Waits until the received bytes match. Fails if the connection ends before. */
   async until(holds: (text: string) => boolean): Promise<void> {
     while (!holds(this.text)) {
       if (this.ended) throw new Error(`the connection ended with ${JSON.stringify(this.text.slice(-300))}`)
@@ -55,7 +53,7 @@ export class RawClient {
     }
   }
 
-  /** The first answers, whole. `methods` of their requests where one is a HEAD. */
+  /** The first complete responses. `methods`: of their requests, if one is a HEAD. */
   async answers(count: number, methods: readonly string[] = []): Promise<RawAnswer[]> {
     await this.until(text => answersIn(text, methods).length >= count || this.ended)
     return answersIn(this.text, methods)
@@ -66,7 +64,7 @@ export class RawClient {
     return answer!
   }
 
-  /** Everything, when the gateway has ended the connection; the client then ends it too. */
+  /** All responses, once the gateway has closed the connection. */
   async toEnd(): Promise<RawAnswer[]> {
     while (!this.ended) await this.#change()
     this.leave()
@@ -78,7 +76,7 @@ export class RawClient {
   }
 }
 
-/** Whole answers, those with 1xx too, in their order; throws at what is not one. */
+/** Complete responses in order, including 1xx; throws at anything else. */
 export function answersIn(text: string, methods: readonly string[] = []): RawAnswer[] {
   const answers: RawAnswer[] = []
   let rest = text

@@ -1,4 +1,4 @@
-/** The line that each request has in the log, and how much is logged. */
+/** The log line of each request, and the log level. */
 import { Writable } from 'node:stream'
 import { afterEach, describe, expect, it } from 'vitest'
 import { fileSchema } from '../../src/gateway/config/schema/schema.ts'

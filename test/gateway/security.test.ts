@@ -1,7 +1,4 @@
-/**
- * Who may ask, whom the gateway asks, and what it tells: to clients no more than they must know, to its log
- * no prompts.
- */
+/** Access control, and what the gateway sends to workers, clients and its log. */
 import { createServer, type Server } from 'node:net'
 import { once } from 'node:events'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'

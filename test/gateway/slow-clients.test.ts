@@ -1,4 +1,4 @@
-/** Clients that take their time: with their headers, their bodies, or for nothing at all. */
+/** Clients that are slow to send their headers or bodies, or send nothing. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Cluster, startCluster } from './cluster.ts'
 import { postBytes, RawClient } from './raw-socket.ts'

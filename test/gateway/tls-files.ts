@@ -1,4 +1,4 @@
-/** Certificates for tests, made with openssl where there is one. Each is its own authority. */
+/** Self-signed certificates for tests, made with openssl if available. */
 import { execFileSync, spawnSync } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -1,4 +1,4 @@
-/** Whose trace a request belongs to: the caller's context, sampling, and what workers are told of it. */
+/** Trace context: the caller's, sampling, and what is sent to workers. */
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import * as spans from '../../src/gateway/observe/tracing/span.ts'
 import { type Cluster, startCluster } from './cluster.ts'
@@ -46,7 +46,7 @@ const ask = async (id: string, headers: Record<string, string> = {}) => {
   expect(response.status).toBe(200)
   await response.text()
 }
-/** What the two workers of a request were told. */
+/** Trace contexts that the two workers of a request received. */
 const told = (id: string) =>
   [...cluster.prefills, ...cluster.decodes]
     .flatMap(({ requests }) => requests)

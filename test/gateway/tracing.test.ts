@@ -141,7 +141,7 @@ describe('a traced request', () => {
       typeof value === 'bigint' ? String(value) : value,
     )
     expect(text).not.toContain('private words')
-    // Of an answer that comes whole it is not known when its first token was made.
+    // A whole response has no first-token time.
     expect(named(tree, 'decode')[0]!.events).toEqual([])
     expect(named(tree, 'decode')[0]!.attributes['eldr.output_tokens']).toBe(4)
   })

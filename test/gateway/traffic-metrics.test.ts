@@ -1,4 +1,4 @@
-/** What an operator reads of refusals, connections, bytes, tickets and single workers. */
+/** Metrics of refusals, connections, bytes, tickets and single workers. */
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { request } from 'node:https'

@@ -1,14 +1,11 @@
-/**
- * What a worker may send that is not what it should: none of it reaches a client as it is, and none of it
- * stops the gateway.
- */
+/** Invalid responses of workers: none reaches a client unchanged, and none stops the gateway. */
 import { createServer, type Server } from 'node:net'
 import { once } from 'node:events'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Cluster, startCluster } from './cluster.ts'
 
 let cluster: Cluster
-/** Where nothing must ever connect to. */
+/** An address that must never be connected to. */
 let elsewhere: Server
 let connections = 0
 beforeAll(async () => {
@@ -38,7 +35,7 @@ const answer = (head: string, body = OK, status = '200 OK') =>
   `HTTP/1.1 ${status}\r\nconnection: close\r\n${head}content-length: ${body.length}\r\n\r\n${body}`
 const JSON_TYPE = 'content-type: application/json\r\n'
 
-/** Bytes of a worker, and the statuses that a client may see then. */
+/** Bytes of a worker, and the statuses that the client may get. */
 const HEADS: [string, () => string, number[]][] = [
   ['a header twice', () => answer(`${JSON_TYPE}${JSON_TYPE}`), [200, 502]],
   ['two types', () => answer(`${JSON_TYPE}content-type: text/html\r\n`), [200, 502]],
@@ -103,7 +100,7 @@ describe.each(['/v1/completions', '/v1/responses'])('a worker that responds to %
     )
     const text = await response.text()
     decode.clearFaults()
-    // Routes that the gateway takes no part in have answers of any type.
+    // Passed-through responses may have any type.
     expect(path === '/v1/responses' && /type/.test(name) ? [200] : statuses).toContain(response.status)
     expect(response.headers.get('x-request-id')).toBe('mine')
     for (const header of [

@@ -2,8 +2,7 @@ import { defineConfig } from 'vitest/config'
 
 /**
  * The gateway and its deployment files, checked with other projects' tools (from scripts/ops-tools.sh), one
- * folder
- * per tool. Two files at a time, even on two cores: most of them wait more than they compute.
+ * folder per tool. Two files at a time, even on two cores: most of them wait more than they compute.
  */
 export default defineConfig({
   test: {

@@ -16,8 +16,7 @@ const read = (name: string) => readFileSync(join(CHART, name), 'utf8')
 
 /**
  * The text that `helm install` ends with. It needs a cluster, and `helm template` leaves that text out: so in
- * a copy of the chart it is
- * one more manifest.
+ * a copy of the chart it is one more manifest.
  */
 async function notes(...args: string[]): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'eldr-chart-'))

@@ -17,8 +17,8 @@ const SECRETS: Readonly<Record<string, string>> = { ELDR_REPLICA_STORE: 'redis:/
 
 /**
  * What `eldr config print` makes of the file with the arguments and the environment of the deployment.
- * Secrets lie in files that are
- * not here: others stand in for them. Throws when the gateway would not start with it.
+ * Secrets lie in files that are not here: others stand in for them. Throws when the gateway would not start
+ * with it.
  */
 export async function settingsOf(objects: readonly KubernetesObject[]): Promise<Settings> {
   const folder = await mkdtemp(join(tmpdir(), 'eldr-config-'))

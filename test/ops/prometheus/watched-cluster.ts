@@ -1,8 +1,7 @@
 /**
  * A cluster of processes that Prometheus watches: two prefill workers, one of which hands off no counts as a
- * vLLM without the plugin does,
- * three decode workers, and a gateway that lets in few requests, so that some can be turned away. Another
- * gateway is its replica.
+ * vLLM without the plugin does, three decode workers, and a gateway that lets in few requests, so that some
+ * can be turned away. Another gateway is its replica.
  */
 import { execFile } from 'node:child_process'
 import { once } from 'node:events'
