@@ -27,7 +27,7 @@ describe.runIf(has('curl', 'curl', '--version'))('curl', () => {
       ...args,
     ])
 
-  it('gets an answer, and a stream line by line', async () => {
+  it('gets a response, and a stream line by line', async () => {
     const whole = await curl('/v1/completions', '-d', BODY)
     expect([whole.code, whole.out]).toEqual([0, expect.stringMatching(/"completion_tokens":4[^]*\n200 1$/)])
     const stream = await curl('/v1/completions', '-N', '-d', STREAM)
@@ -35,7 +35,7 @@ describe.runIf(has('curl', 'curl', '--version'))('curl', () => {
     expect(stream.out).toContain('data: [DONE]')
   })
 
-  it('sends large bodies after being told to go on, and chunks', async () => {
+  it('sends large bodies after 100 Continue, and chunked bodies', async () => {
     const large = JSON.stringify({ prompt: 'a'.repeat(60_000), max_tokens: 2 })
     const continued = await run(
       'curl',
@@ -69,7 +69,7 @@ describe.runIf(has('curl', 'curl', '--version'))('curl', () => {
     expect(chunked.out).toContain('"completion_tokens":2')
   })
 
-  it('reads why its body was too large, although it has not sent all of it', async () => {
+  it('reads the 413 error, although it has not sent all of its body', async () => {
     const huge = await run(
       'curl',
       [
@@ -89,19 +89,19 @@ describe.runIf(has('curl', 'curl', '--version'))('curl', () => {
     expect(huge.out).toMatch(/ELDR_BODY_TOO_LARGE[^]*\n413$/)
   })
 
-  it('keeps one connection for two requests, and asks for heads alone', async () => {
+  it('reuses one connection for two requests, and sends HEAD requests', async () => {
     const twice = await curl('/v1/models', `${cluster.url}/v1/models`)
     expect(twice.out).toMatch(/200 1[^]*200 0$/)
     const head = await curl('/v1/models', '-I')
     expect(head.out).toMatch(/^HTTP\/1\.1 200 OK\r\n[^]*content-length: \d+/)
   })
 
-  it('sees errors by its own exit code where it is told to look', async () => {
+  it('sees errors by its exit code with --fail', async () => {
     expect((await curl('/nothing', '--fail-with-body', '-d', BODY)).code).toBe(22)
     expect((await run('curl', ['-sS', '-f', `${cluster.url}/v1/models`])).code).toBe(22)
   })
 
-  it('speaks HTTP/1.0, and through us as if we were a proxy', async () => {
+  it('uses HTTP/1.0, and proxy-style requests', async () => {
     expect((await curl('/v1/completions', '--http1.0', '-d', STREAM)).out).toMatch(/\[DONE\][^]*200 1$/)
     const proxied = await run('curl', ['-sS', '-x', cluster.url, 'http://elsewhere.example/version'])
     expect(proxied.out).toContain('version')

@@ -83,7 +83,7 @@ describe.runIf(helm !== undefined)('the chart', () => {
     expect(stderr).toMatch(message)
   })
 
-  it('gives several processes a folder for their sockets, and one process none', async () => {
+  it('gives several processes a directory for their sockets, and a single process none', async () => {
     const tmp = async (...args: string[]) => {
       const objects = objectsIn(await templated(...args))
       const { spec } = gatewayIn(objects).spec.template as unknown as {
@@ -106,7 +106,7 @@ describe.runIf(helm !== undefined)('the chart', () => {
     expect(one.config).not.toContain('processes')
   })
 
-  it('starts new pods when configuration or tokens change, and not otherwise', async () => {
+  it('restarts pods only if configuration or tokens change', async () => {
     const pod = async (...args: string[]) =>
       JSON.stringify(gatewayIn(objectsIn(await templated(...args))).spec.template)
     const first = await pod()
@@ -134,7 +134,7 @@ describe.runIf(helm !== undefined)('the chart', () => {
     expect(ofKind(objectsIn(await templated('--set', 'auth.existingSecret=mine')), 'Secret')).toEqual([])
   })
 
-  it('opens the network to workers alone, and to anything only where workers are given by address', async () => {
+  it('allows network access to workers only, and to any address only if workers are given by address', async () => {
     const egress = async (...args: string[]) =>
       ofKind(objectsIn(await templated(...args)), 'NetworkPolicy')[0]!.spec.egress!
     expect(
@@ -153,7 +153,7 @@ describe.runIf(helm !== undefined)('the chart', () => {
     ])
   })
 
-  it('says at the end which workers it asks, and what is open', async () => {
+  it('prints after the installation which workers it uses and which access is open', async () => {
     const closed = await notes('--values', join(CHART, 'ci', 'static-values.yaml'))
     expect(closed).toContain('decode  http://10.0.1.1:8000\n  decode  http://10.0.1.2:8000\n')
     expect(closed).not.toMatch(/No API key|No admin token/)
@@ -174,7 +174,7 @@ describe.runIf(helm !== undefined)('the chart', () => {
     )
   })
 
-  it('has the alerts that promtool tests, with their templates, for the job of its release and with a runbook of its own', async () => {
+  it('has the tested alerts, for the job of its release and with a configurable runbook URL', async () => {
     const values = [
       '--set',
       'serviceMonitor.enabled=true,prometheusRule.enabled=true,prometheusRule.runbookBase=https://a.example/b?c=d',
@@ -194,18 +194,18 @@ describe.runIf(helm !== undefined)('the chart', () => {
   })
 })
 
-describe('the papers of the chart', () => {
-  it('are of this release', () => {
+describe('the documents of the chart', () => {
+  it('have the version of this release', () => {
     const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string }
     expect(parse(read('Chart.yaml'))).toMatchObject({ version, appVersion: version })
     expect(readFileSync(join(ROOT, 'deploy', 'Containerfile'), 'utf8')).toContain(`ARG VERSION=${version}\n`)
   })
 
-  it('have a table of the values as they are: run `node scripts/chart-docs.mjs` if not', () => {
+  it('have an up-to-date table of values: run `node scripts/chart-docs.mjs` if not', () => {
     expect(readmeWith(read('README.md'), read('values.yaml'))).toBe(read('README.md'))
   })
 
-  it('explain every value', () => {
+  it('describe every value', () => {
     const explained = new Set(documentedValues(read('values.yaml')).map(({ key }) => key))
     const leaves = (value: unknown, path: string): string[] =>
       explained.has(path) || value === null || typeof value !== 'object' || Array.isArray(value)

@@ -37,8 +37,8 @@ describe.runIf(hadolint !== undefined)('the container files', () => {
   })
 })
 
-describe('the folders that a build sees', () => {
-  it('are the same for Podman and for Docker, and hold what is copied', () => {
+describe('the build contexts', () => {
+  it('are the same for Podman and Docker, and contain all that is copied', () => {
     const [podman, docker] = ['.containerignore', '.dockerignore'].map(name =>
       readFileSync(join(ROOT, name), 'utf8'),
     ) as [string, string]
@@ -91,7 +91,7 @@ describe('the image, made step by step in an empty folder', () => {
     await rm(folder, { recursive: true, force: true })
   })
 
-  it('has what it takes to serve, and little else', async () => {
+  it('contains what it needs to serve, and little else', async () => {
     expect(final.steps.find(({ instruction }) => instruction === 'COPY')).toMatchObject({
       flags: { from: build.name },
       value: '/image /app',
@@ -117,7 +117,7 @@ describe('the image, made step by step in an empty folder', () => {
     expect(megabytes).toBeLessThan(25)
   })
 
-  it('serves as a user that owns nothing, is healthy by its own check, and ends at SIGTERM', async () => {
+  it('serves as an unprivileged user, is healthy by its own check, and stops on SIGTERM', async () => {
     const env = { ...environmentOf(lastOf(final, 'ENV')), PATH: '/usr/bin:/bin', ELDR_PORT: '0' }
     const [command, ...args] = node([
       ...execForm(lastOf(final, 'ENTRYPOINT')),

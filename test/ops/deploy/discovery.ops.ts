@@ -19,7 +19,7 @@ afterEach(async () => {
 
 describe.each(RENDERINGS.filter(([name]) => DISCOVERING.has(name)))('%s', (_, here, render) => {
   it.runIf(here)(
-    'finds the workers that the manifests make, and follows them when they are scaled',
+    'discovers the workers of the manifests, and follows them when they are scaled',
     async () => {
       const objects = objectsIn(await render())
       const { kubernetes } = (await settingsOf(objects)).discovery

@@ -46,7 +46,7 @@ describe.runIf(wanted)('the image, built by buildah on stand-ins for its base im
     if (folder !== undefined) await rm(folder, { recursive: true, force: true })
   })
 
-  it('runs as process 1, as a user that is not root, on a file system that cannot be written, and ends at SIGTERM', async () => {
+  it('runs as PID 1, not as root, on a read-only file system, and stops on SIGTERM', async () => {
     const inside = ['chroot', `--userspec=${config.User}`, root]
     const script = join(folder, 'start.sh')
     const env = Object.fromEntries(
@@ -84,7 +84,7 @@ describe.runIf(wanted)('the image, built by buildah on stand-ins for its base im
     expect(await ended).toBe(0)
   })
 
-  it('names itself', () => {
+  it('reports its own name', () => {
     expect(config.Labels).toMatchObject({
       'org.opencontainers.image.title': 'eldr',
       'org.opencontainers.image.licenses': 'Apache-2.0',

@@ -31,8 +31,8 @@ async function invalid(text: string, version: string): Promise<string[]> {
     .map(({ kind, name, msg }) => `${kind} ${name}: ${msg}`)
 }
 
-describe.runIf(kubeconform !== undefined)('everything that a user might apply', () => {
-  it('is what Kubernetes takes, from 1.30 to 1.37', async () => {
+describe.runIf(kubeconform !== undefined)('every manifest that a user might apply', () => {
+  it('is valid for Kubernetes 1.30 to 1.37', async () => {
     const texts = await Promise.all(RENDERINGS.filter(([, here]) => here).map(([, , render]) => render()))
     expect(texts.length).toBeGreaterThan(0)
     const versions = readdirSync(join(TOOLS, 'schemas'))
@@ -42,21 +42,18 @@ describe.runIf(kubeconform !== undefined)('everything that a user might apply', 
 })
 
 describe.each(RENDERINGS)('%s', (name, here, render) => {
-  it.runIf(here)(
-    'has hardened pods with resources, whose probes ask for routes and ports that there are',
-    async () => {
-      const objects = objectsIn(await render())
-      expect(gatewayIn(objects).spec.template.spec.containers).toHaveLength(1)
-      expect(problemsOfPods(objects)).toEqual([])
-    },
-  )
+  it.runIf(here)('has hardened pods with resources, and probes of existing routes and ports', async () => {
+    const objects = objectsIn(await render())
+    expect(gatewayIn(objects).spec.template.spec.containers).toHaveLength(1)
+    expect(problemsOfPods(objects)).toEqual([])
+  })
 
-  it.runIf(here)('has selectors, names and ports that lead somewhere', async () => {
+  it.runIf(here)('has selectors, names and ports that resolve', async () => {
     expect(problemsOfReferences(objectsIn(await render()))).toEqual([])
   })
 
   it.runIf(here)(
-    'has a configuration that the gateway takes, and that fits its pods and workers',
+    'has a configuration that the gateway accepts and that matches its pods and workers',
     async () => {
       const objects = objectsIn(await render())
       const settings = await settingsOf(objects)
@@ -80,7 +77,7 @@ describe.each(RENDERINGS)('%s', (name, here, render) => {
 })
 
 describe.runIf(canKustomize)('the plain manifests', () => {
-  it('can be applied folder by folder, and no placeholder of a secret goes with them', async () => {
+  it('can be applied folder by folder, without a placeholder secret', async () => {
     const whole = objectsIn(await kustomized('.'))
     const parts = await Promise.all(
       ['gateway', 'workers', 'monitoring'].map(async folder => objectsIn(await kustomized(folder))),
@@ -96,7 +93,7 @@ describe.runIf(canKustomize)('the plain manifests', () => {
 })
 
 describe('these checks', () => {
-  it.runIf(canKustomize && kubeconform !== undefined)('notice what is wrong', async () => {
+  it.runIf(canKustomize && kubeconform !== undefined)('detect mistakes', async () => {
     const text = await kustomized('.')
     const without = (from: string, to: string) => {
       expect(text).toContain(from)
@@ -129,7 +126,7 @@ describe('these checks', () => {
     ).toEqual(['ServiceMonitor eldr: its job is gateway, but alerts ask for eldr'])
   })
 
-  it.runIf(canKustomize)('notice what is wrong with discovery', async () => {
+  it.runIf(canKustomize)('detect mistakes in discovery', async () => {
     const text = await kustomized('discovery')
     const problems = async (from: RegExp, to: string) => {
       expect(text).toMatch(from)

@@ -23,7 +23,7 @@ async function inFolder<T>(use: (folder: string) => Promise<T>): Promise<T> {
 }
 
 describe.runIf(analyze !== undefined)('the systemd unit', () => {
-  it('passes systemd-analyze verify, which finds a setting that there is not', async () => {
+  it('passes systemd-analyze verify, which detects an unknown setting', async () => {
     expect(await run(analyze!, ['verify', UNIT])).toEqual({ code: 0, stdout: '', stderr: '' })
     await inFolder(async folder => {
       await writeFile(join(folder, 'eldr.service'), unit.replace('NoNewPrivileges=', 'NoNewPrivilege='))
@@ -33,7 +33,7 @@ describe.runIf(analyze !== undefined)('the systemd unit', () => {
     })
   })
 
-  it('is exposed to little: at most 1.5 of 10', async () => {
+  it('has an exposure of at most 1.5 of 10', async () => {
     const { code, stdout } = await run(analyze!, [
       'security',
       '--offline=true',
@@ -46,8 +46,8 @@ describe.runIf(analyze !== undefined)('the systemd unit', () => {
   })
 })
 
-describe('the files of the unit', () => {
-  it('have a configuration and an environment that the gateway takes, with time to drain', async () => {
+describe('the files of the systemd unit', () => {
+  it('have a configuration and an environment that the gateway accepts, with time to drain', async () => {
     await inFolder(async folder => {
       const file = join(FOLDER, 'eldr.yaml.example')
       const variables = readFileSync(join(FOLDER, 'eldr.env.example'), 'utf8')

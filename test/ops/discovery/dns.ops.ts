@@ -52,8 +52,8 @@ const sees = (...decodes: number[]) => {
   return current!.until(() => JSON.stringify(Object.entries(current!.states()).toSorted()) === wanted)
 }
 
-describe('workers by the records of a real DNS server', () => {
-  it('come and go, and streams end before they do', async () => {
+describe('workers in a real DNS server', () => {
+  it('appear and disappear, and finish their streams before', async () => {
     await hosts(0, 1)
     const { until, states, post } = await start()
     await sees(0, 1)
@@ -66,7 +66,7 @@ describe('workers by the records of a real DNS server', () => {
     await sees(1, 2)
   })
 
-  it('stay when their name is gone (NXDOMAIN) and when the server is', async () => {
+  it('stay if their name (NXDOMAIN) or the server is gone', async () => {
     await hosts(0, 1)
     const { until, warnings, metric } = await start()
     await sees(0, 1)
@@ -91,7 +91,7 @@ describe('workers by the records of a real DNS server', () => {
     await sees(2)
   })
 
-  it('are those of SRV records, by the names of their targets', async () => {
+  it('are found by SRV records and named after their targets', async () => {
     const names = (first: number) => ({
       [`prefill.${DOMAIN}`]: ['127.0.0.1'],
       [`decode-0.decode.${DOMAIN}`]: [address(first)],
@@ -108,7 +108,7 @@ describe('workers by the records of a real DNS server', () => {
     expect(view(id)!.index).toBe(0)
   })
 
-  it('may be more than a datagram holds', async () => {
+  it('may exceed a UDP datagram', async () => {
     const many = Array.from({ length: 400 }, (_, n) => `127.9.${Math.floor(n / 200)}.${(n % 200) + 1}`)
     await dns.hosts({ [`prefill.${DOMAIN}`]: ['127.0.0.1'], [`decode.${DOMAIN}`]: many })
     const { until, gateway } = await start()

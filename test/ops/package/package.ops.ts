@@ -34,7 +34,7 @@ beforeAll(async () => {
 afterAll(() => rm(folder, { recursive: true, force: true }))
 
 describe('the npm package', () => {
-  it('holds what commands and operators need, and nothing that only developers do', () => {
+  it('contains what commands and operators need, and nothing for development', () => {
     const paths = packed.files.map(({ path }) => path)
     console.log(
       `npm package: ${(packed.size / 1e6).toFixed(1)} MB, unpacked ${(packed.unpackedSize / 1e6).toFixed(1)} MB, ${paths.length} files`,
@@ -65,7 +65,7 @@ describe('the npm package', () => {
     expect(packed.files.find(({ path }) => path === 'dist/cli/main.js')!.mode & 0o111).toBe(0o111)
   })
 
-  it('has no map that leads to a file which is not there', async () => {
+  it('has no source map of a missing file', async () => {
     const scripts = packed.files.filter(({ path }) => path.endsWith('.js'))
     expect(scripts.length).toBeGreaterThan(100)
     const mapped = await Promise.all(
@@ -85,7 +85,7 @@ describe('the npm package', () => {
 })
 
 describe('the package, installed from its file in an empty folder', () => {
-  it('brings the packages that it names, and none for developers', async () => {
+  it('installs its dependencies, and none for development', async () => {
     const { dependencies } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')) as {
       dependencies: Record<string, string>
     }
@@ -97,7 +97,7 @@ describe('the package, installed from its file in an empty folder', () => {
     expect(existsSync(installed('node_modules', 'eldr', 'src'))).toBe(false)
   })
 
-  it('says its version, also through npx', async () => {
+  it('prints its version, also through npx', async () => {
     const { version } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')) as { version: string }
     expect(await eldr('--version')).toEqual({ code: 0, stdout: `${version}\n`, stderr: '' })
     expect((await output('npx', ['--no-install', 'eldr', '--version'], { cwd: installed() })).trim()).toBe(
@@ -105,7 +105,7 @@ describe('the package, installed from its file in an empty folder', () => {
     )
   })
 
-  it('runs its demo on what came with it, in a folder that has nothing', async () => {
+  it('runs its demo in an empty folder with the files of the package', async () => {
     const { code, stdout, stderr } = await eldr(
       'demo',
       '--prefill',

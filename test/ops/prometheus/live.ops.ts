@@ -108,7 +108,7 @@ const byLabel = (samples: readonly Sample[], label: string) =>
   )
 
 describe('a healthy cluster under load', () => {
-  it('is seen whole: gateways, workers, and no alert but what is meant by it', async () => {
+  it('is monitored completely: gateways, workers, and only the expected alerts', async () => {
     await settles('all targets up', async () => {
       const up = await prometheus.query('up == 1')
       return up.length === cluster.targets.length ? [] : [`${up.length} up`]
@@ -134,7 +134,7 @@ describe('a healthy cluster under load', () => {
     ])
   })
 
-  it('is counted as the admin API and the gateway’s clients count it', async () => {
+  it('is counted as by the admin API and the clients', async () => {
     const total = (expr: string) => prometheus.number(`sum(${expr})`)
     const listed = await cluster.workers()
     expect(listed.map(({ inflight, tokens }) => inflight + tokens)).toEqual([0, 0, 0, 0, 0])
@@ -164,7 +164,7 @@ describe('a healthy cluster under load', () => {
 })
 
 describe('the metrics', () => {
-  it.each(['gateway', 'decode worker'])('of a %s are as Prometheus wants them', async what => {
+  it.each(['gateway', 'decode worker'])('of a %s are valid for Prometheus', async what => {
     const { url } = what === 'gateway' ? cluster.gateway : cluster.decodes[0]!
     const input = await (await fetch(`${url}/metrics`)).text()
     const { stderr } = spawnSync(tool('prometheus', 'promtool'), ['check', 'metrics'], {
@@ -177,8 +177,8 @@ describe('the metrics', () => {
   })
 })
 
-describe('trouble', () => {
-  it('is seen: clients that are turned away, requests that are wrong, a worker that dies, and the alert for it', async () => {
+describe('a fault', () => {
+  it('is visible: refused clients, invalid requests, a dead worker, and the alert for it', async () => {
     for (const wrong of ['{"prompt": ', { prompt: 'a', n: -1 }]) await ask(wrong)
     await Promise.all(Array.from({ length: 40 }, (_, n) => ask(bodyOf(n, 16))))
     expect(ended).toMatchObject({ 400: 2, 429: expect.any(Number) })
@@ -232,7 +232,7 @@ describe('trouble', () => {
     })
   })
 
-  it('is gone when it is over: nothing is left on any worker', async () => {
+  it('leaves nothing on any worker', async () => {
     await settles('no tickets', async () => {
       const left = await prometheus.query(
         'eldr_tickets > 0 or eldr_running_requests > 0 or eldr_worker_inflight > 0 or eldr_ticket_leaks_total > 0 or eldr_ticket_double_releases_total > 0',
@@ -244,7 +244,7 @@ describe('trouble', () => {
 })
 
 describe('the dashboard', () => {
-  it('shows something in every panel, with the labels of its legends', async () => {
+  it('has data in every panel, with the labels of its legends', async () => {
     // A little load, for what looks at the last seconds only.
     await askAll(Array.from({ length: 12 }, (_, n) => bodyOf(n, 8)))
     let left = shownBy(readDashboard(), WINDOW)
@@ -256,7 +256,7 @@ describe('the dashboard', () => {
     })
   })
 
-  it('has something to choose from in every variable', async () => {
+  it('has values for every variable', async () => {
     const choices: Record<string, string[]> = {}
     for (const { name, definition } of readDashboard().templating.list) {
       const [, series, label] = /^label_values\((.*), (\w+)\)$/.exec(definition ?? '') ?? []

@@ -8,15 +8,15 @@ import { deployed, readRules, RULE_TESTS } from './expressions.ts'
 const promtool = async (...args: string[]) =>
   (await promisify(execFile)(tool('prometheus', 'promtool'), args, { cwd: deployed('prometheus') })).stdout
 
-it('takes the rules, all of them', async () => {
+it('loads all rules', async () => {
   const count = readRules().groups.flatMap(({ rules }) => rules).length
   expect(await promtool('check', 'rules', 'alerts.yml')).toContain(`SUCCESS: ${count} rules found`)
 })
 
-it('takes the example of a configuration', async () => {
+it('accepts the example configuration', async () => {
   expect(await promtool('check', 'config', 'prometheus.yml')).toContain('prometheus.yml is valid')
 })
 
-it('sees every alert quiet and firing as the tests of the rules say', async () => {
+it('tests every alert, both inactive and firing', async () => {
   expect((await promtool('test', 'rules', ...RULE_TESTS)).match(/SUCCESS/g)).toHaveLength(RULE_TESTS.length)
 })
