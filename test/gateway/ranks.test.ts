@@ -234,13 +234,17 @@ describe('ranks of one server', () => {
     const decode = cluster.decodes[0]!
     const checks = () => decode.requests.filter(({ path }) => path === '/health').length
     await decode.waitFor(() => checks() >= 5)
+    const before = checks()
     const counted = (await samples('eldr_health_checks_total')).filter(({ labels }) =>
       labels['worker']?.startsWith(new URL(decode.url).host),
     )
     const ok = counted.filter(({ labels }) => labels['result'] === 'ok').map(({ value }) => value)
     expect(ok).toHaveLength(3)
-    // With a check per rank there would be three times as many.
-    for (const value of ok) expect(Math.abs(value - checks())).toBeLessThanOrEqual(1)
+    // With a check per rank the server would get three times as many. The last check may not be counted yet.
+    for (const value of ok) {
+      expect(value).toBeGreaterThanOrEqual(before - 1)
+      expect(value).toBeLessThanOrEqual(checks())
+    }
     const states = () =>
       views()
         .filter(({ spec }) => spec.role === 'decode')
