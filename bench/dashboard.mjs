@@ -1,5 +1,6 @@
-// Cost of the dashboard: CPU time of the gateway at 500 decisions per second with no, one and four viewers. Workers and viewers run
-// in another process and are not counted. Run after `npm run build`, in a folder with an artifact of `eldr up`:
+// Cost of the dashboard: CPU time of the gateway at 500 decisions per second with no, one and four viewers.
+// Workers and viewers run in another process and are not counted. Run after `npm run build`, in a folder with
+// an artifact of `eldr up`:
 //   node bench/dashboard.mjs [seconds] [decisions per second] [artifact]
 import { fork } from 'node:child_process'
 import { createServer } from 'node:http'

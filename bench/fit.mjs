@@ -1,4 +1,5 @@
-// Benchmarks of the fit and its numeric parts against NumPy/SciPy and plain JavaScript. Prints tables as it runs.
+// Benchmarks of the fit and its numeric parts against NumPy/SciPy and plain JavaScript. Prints tables as it
+// runs.
 //
 //   node bench/fit.mjs [--quick] [--only lab16,growth] [--seed 1] [--json FILE] [--out docs/evidence/benchmarks.md] [--dist DIR]
 //

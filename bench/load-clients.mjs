@@ -1,10 +1,10 @@
-// Compares `eldr bench` with aiperf: both run in turn against a fake server of known pace. Prints p50 of TTFT, TPOT and ITL and
-// exits with 1 if they differ by more than 3 %.
+// Compares `eldr bench` with aiperf: both run in turn against a fake server of known pace. Prints p50 of
+// TTFT, TPOT and ITL and exits with 1 if they differ by more than 3 %.
 //
 //   npm run build && bash scripts/client-tools.sh && node bench/load-clients.mjs [--rounds 3] [--json]
 //
-// aiperf comes from .venv/clients or from the variable AIPERF. Its inter-token latency is TPOT here, its inter-chunk latency over
-// all chunks is ITL.
+// aiperf comes from .venv/clients or from the variable AIPERF. Its inter-token latency is TPOT here, its
+// inter-chunk latency over all chunks is ITL.
 import { execFileSync, spawn } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

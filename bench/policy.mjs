@@ -1,9 +1,11 @@
-// Time of a routing decision, from raw counts to a worker, compared with plain loops, and its growth with workers and experts.
+// Time of a routing decision, from raw counts to a worker, compared with plain loops, and its growth with
+// workers and experts.
 //
 //   node bench/policy.mjs [--quick] [--seed 1] [--json FILE] [--out docs/evidence/benchmarks-policy.md] [--dist DIR]
 //
-// A decision from raw counts: signature (weights, norm), similarities to all centroids, band; for `union` also the prediction from
-// neighbours and the cost on every worker. Dispatch and release are separate. All layers kept, 30 requests per worker.
+// A decision from raw counts: signature (weights, norm), similarities to all centroids, band; for `union`
+// also the prediction from neighbours and the cost on every worker. Dispatch and release are separate. All
+// layers kept, 30 requests per worker.
 import { writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'

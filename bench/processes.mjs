@@ -1,5 +1,5 @@
-// Cost and throughput of several processes: a gateway in one process, with two and four relays and an owner, and vllm-router, in
-// front of the same fake workers on all cores; and how long a relay waits for the owner.
+// Cost and throughput of several processes: a gateway in one process, with two and four relays and an owner,
+// and vllm-router, in front of the same fake workers on all cores; and how long a relay waits for the owner.
 //
 //   bench/gateway/install.sh                                                # once, for vllm-router
 //   node bench/processes.mjs [--quick] [--out docs/evidence/benchmarks-processes.md] [--relays 1,2] [--repeat 3] [--count-ms 2500] [--dist DIR]

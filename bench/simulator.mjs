@@ -1,9 +1,11 @@
-// Speed of the simulator: by policy, compared with plain JavaScript, and by decode workers, model shape and requests.
+// Speed of the simulator: by policy, compared with plain JavaScript, and by decode workers, model shape and
+// requests.
 //
 //   node bench/simulator.mjs [--quick] [--only policies,plain] [--seed 1] [--repeat 5] [--json FILE] [--out docs/evidence/benchmarks-simulator.md]
 //                            [--dist DIR]
 //
-// Each figure is the median of several runs after a warm-up, in its own process, on one thread. Run `npm run build` first.
+// Each figure is the median of several runs after a warm-up, in its own process, on one thread. Run `npm run
+// build` first.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { loadavg, tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
@@ -47,7 +49,10 @@ async function inProcess(spec, flags = []) {
   return { ...JSON.parse(stdout), peakBytes }
 }
 
-/** Median of one variant (lib/simulation-process.mjs): {wallMs, mTokens and mTokensOfCpu: millions per second, batch, …}. */
+/**
+ * Median of one variant (lib/simulation-process.mjs): {wallMs, mTokens and mTokensOfCpu: millions per second,
+ * batch, …}.
+ */
 async function measure(name, spec) {
   process.stderr.write(`bench: ${name} … `)
   const run = await inProcess(spec)

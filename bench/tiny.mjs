@@ -1,11 +1,13 @@
-// Time of a decode step of the tiny back end on one thread: SIMD kernel, plain JavaScript loops and PyTorch; time by part; and step
-// time by distinct experts in the batch.
+// Time of a decode step of the tiny back end on one thread: SIMD kernel, plain JavaScript loops and PyTorch;
+// time by part; and step time by distinct experts in the batch.
 //
 //   ELDR_BENCH_TORCH_PYTHON=python3 node bench/tiny.mjs [--quick] [--cpu] [--json FILE] [--out docs/evidence/benchmarks-tiny.md] [--dist DIR]
 //
-// The interpreter needs torch and safetensors, and transformers for the third column; without the variable that comparison is left out.
+// The interpreter needs torch and safetensors, and transformers for the third column; without the variable
+// that comparison is left out.
 // --cpu measures CPU time instead of wall time, for busy machines; not for published figures.
-// Every sequence has a prompt of 96 tokens from reference.json, and all variants must generate the same greedy text.
+// Every sequence has a prompt of 96 tokens from reference.json, and all variants must generate the same
+// greedy text.
 import { spawn } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
@@ -51,7 +53,10 @@ const now = options.cpu
     }
   : () => performance.now()
 
-/** Prefills the prompts and runs decode steps: median milliseconds, the text, and experts active in a step (mean). */
+/**
+ * Prefills the prompts and runs decode steps: median milliseconds, the text, and experts active in a step
+ * (mean).
+ */
 async function decode(promptList, kernel, steps = STEPS) {
   const backEnd = createTiny({ model, pace: 'real', kernel })
   backEnd.allocate(promptList.length * BLOCKS_EACH, 16)

@@ -2,8 +2,9 @@
 //
 //   node bench/tracing.mjs [--quick] [--dist DIR]
 //
-// off: only the check for a tracer. not sampled: an id is generated and sent to the workers. sampled: four spans with attributes and
-// the exported text. The export itself is not included; see bench/gateway for the whole request.
+// off: only the check for a tracer. not sampled: an id is generated and sent to the workers. sampled: four
+// spans with attributes and the exported text. The export itself is not included; see bench/gateway for the
+// whole request.
 import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { parseArgs } from 'node:util'

@@ -1,10 +1,12 @@
-// Effect of the two constants of union, on calibration requests only: expected arrivals and tail (weight of slow workers).
+// Effect of the two constants of union, on calibration requests only: expected arrivals and tail (weight of
+// slow workers).
 //
 //   node bench/union-rule.mjs [--traces DIR] [--out docs/evidence/benchmarks-union.md] [--seeds 3] [--json]
 //
-// Half of a calibration trace is fitted; the other half is the traffic. A calibration trace has the number of activations of each
-// expert but not their steps, so steps are drawn: top_k experts per layer without replacement, with weights that are adjusted until
-// each expert is active as often as recorded. Evaluation traces are not used. Needs `npm run build`.
+// Half of a calibration trace is fitted; the other half is the traffic. A calibration trace has the number of
+// activations of each expert but not their steps, so steps are drawn: top_k experts per layer without
+// replacement, with weights that are adjusted until each expert is active as often as recorded. Evaluation
+// traces are not used. Needs `npm run build`.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

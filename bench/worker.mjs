@@ -1,11 +1,12 @@
-// CPU time of a decode step of the embedded worker's replay back end, compared with a plain implementation with sets, and how
-// precisely steps keep their time.
+// CPU time of a decode step of the embedded worker's replay back end, compared with a plain implementation
+// with sets, and how precisely steps keep their time.
 //
 //   node bench/worker.mjs [--quick] [--json FILE] [--out docs/evidence/benchmarks-worker.md] [--dist DIR]
 //
-// Every sequence follows a row of lab16-task and has a prompt of 300 tokens. `step` is the back end only: experts of the batch, their
-// union, KV, next tokens, step time. `whole` is the engine with scheduler and events, in simulated time, per step. `counted` is
-// `whole` on a worker that also stores experts per KV block. The plain one builds a set of experts per layer.
+// Every sequence follows a row of lab16-task and has a prompt of 300 tokens. `step` is the back end only:
+// experts of the batch, their union, KV, next tokens, step time. `whole` is the engine with scheduler and
+// events, in simulated time, per step. `counted` is `whole` on a worker that also stores experts per KV
+// block. The plain one builds a set of experts per layer.
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'

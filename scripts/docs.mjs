@@ -1,4 +1,5 @@
-// Writes the generated pages under docs/, from the code and from saved results. A test fails when one of them is stale.
+// Writes the generated pages under docs/, from the code and from saved results. A test fails when one of them
+// is stale.
 import { readFileSync, writeFileSync } from 'node:fs'
 import { cliPage } from '../dist/cli/cli-page.js'
 import { createProgram } from '../dist/cli/run.js'

@@ -1,6 +1,8 @@
-// Checks the words that people read: documents, help texts, logs, errors, comments and names. Run by `npm run lint`.
+// Checks the words that people read: documents, help texts, logs, errors, comments and names. Run by `npm run
+// lint`.
 //   node scripts/plain-english.mjs [--count] [PATH…]
-// A line that needs one of the words (a quotation, a name from outside) goes on the allow list below, with its reason.
+// A line that needs one of the words (a quotation, a name from outside) goes on the allow list below, with
+// its reason.
 import { execFileSync } from 'node:child_process'
 import { existsSync, readFileSync, statSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'

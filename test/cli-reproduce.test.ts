@@ -57,7 +57,8 @@ describe('eldr reproduce --quick', () => {
     for (const id of ['fig-1', 'fig-2', 'fig-3', 'fig-4', 'fig-5', 'fig-7', 'fig-8', 'fig-9'])
       expect(exhibit(report, id)).toEqual(exhibit(saved, id))
     for (const id of ['fig-11', 'fig-12']) {
-      // The first table has changes, which depend on the balancers that ran. One table per load follows; its title has rate and batch.
+      // The first table has changes, which depend on the balancers that ran. One table per load follows; its
+      // title has rate and batch.
       const loads = exhibit(report, id).tables.slice(1)
       expect(loads).toHaveLength(2)
       for (const table of loads) {
@@ -70,7 +71,8 @@ describe('eldr reproduce --quick', () => {
     }
   })
 
-  // Known results of the shipped cut, with room for chance. A change outside these bounds has broken something.
+  // Known results of the shipped cut, with room for chance. A change outside these bounds has broken
+  // something.
   it.each([
     { id: 'fig-11', eldr: -11, union: -12, tail: -7, apart: -7 },
     { id: 'fig-12', eldr: -10, union: -9, tail: -5, apart: -10 },

@@ -11,7 +11,10 @@ const NEAR = 0.2
 
 const wordsOf = (text: string) => text.toLowerCase().match(/[\p{L}\p{M}\p{N}]+/gu) ?? []
 
-/** Lines of code count as sentences too. Han and kana have no spaces between words, so what is left of a sentence is one text. */
+/**
+ * Lines of code count as sentences too. Han and kana have no spaces between words, so what is left of a
+ * sentence is one text.
+ */
 function sentencesOf({ domain, prompt }: Text): string[] {
   return prompt.split(/[.!?…。！？\n]+/u).flatMap(sentence => {
     const words = wordsOf(sentence)

@@ -34,7 +34,10 @@ const REFERENCE: Record<string, Record<string, number>> = {
   },
 }
 
-/** NumPy's figures for the whole lab16 traces. Those are not shipped; without them beside the checkout the tests are skipped. */
+/**
+ * NumPy's figures for the whole lab16 traces. Those are not shipped; without them beside the checkout the
+ * tests are skipped.
+ */
 describe.each(['lab16-task', 'lab16-lang'])('the whole %s trace', name => {
   const path = whole(`${name}.calibration`)
 

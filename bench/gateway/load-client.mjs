@@ -1,13 +1,14 @@
-// Closed loop of streams on raw sockets, one process: each stream sends its request again as soon as the answer is over. It samples the
-// CPU time of the router and of the workers itself, at the two ends of the time that counts, and prints one line of JSON.
+// Closed loop of streams on raw sockets, one process: each stream sends its request again as soon as the
+// answer is over. It samples the CPU time of the router and of the workers itself, at the two ends of the
+// time that counts, and prints one line of JSON.
 //
 //   node bench/gateway/load-client.mjs '{"url":"http://127.0.0.1:8000","streams":64,"promptBytes":1024,"tokens":16,"warmUpMs":1000,
 //     "countMs":2500,"router":PID,"workers":[PID,…]}'
 //
 // `warmUpRequests` and `mostWarmUpMs`: the warm-up ends after this many responses or this time.
 //
-// With `direct: {prefill: [url, …], decode: [url, …]}` in place of `url` the client does both legs itself, which no router can beat.
-// `direct` without prefill is one hop, for routers that make one.
+// With `direct: {prefill: [url, …], decode: [url, …]}` in place of `url` the client does both legs itself,
+// which no router can beat. `direct` without prefill is one hop, for routers that make one.
 import { Stream } from './lib/stream.mjs'
 import { cpuSeconds, machineSeconds, residentBytes, tree } from './lib/proc.mjs'
 import { inTurn } from './lib/pd.mjs'
@@ -57,7 +58,10 @@ const sample = () => ({
   machine: machineSeconds(),
 })
 
-/** Warm-up is counted in requests, not time: just-in-time compilation depends on them, and a busy machine serves few per second. */
+/**
+ * Warm-up is counted in requests, not time: just-in-time compilation depends on them, and a busy machine
+ * serves few per second.
+ */
 function warmUp(waitedMs) {
   if (warmUpLeft > 0 && waitedMs < mostWarmUpMs) return setTimeout(() => warmUp(waitedMs + LOOK_MS), LOOK_MS)
   begun = sample()

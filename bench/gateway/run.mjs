@@ -1,5 +1,6 @@
-// Cost of a gateway: CPU time per request and token, rates, added time to the first token and memory, compared with vllm-router, bare
-// proxies in Node and nginx in front of the same fake workers. bench/README.md explains the method.
+// Cost of a gateway: CPU time per request and token, rates, added time to the first token and memory,
+// compared with vllm-router, bare proxies in Node and nginx in front of the same fake workers.
+// bench/README.md explains the method.
 //
 //   bench/gateway/install.sh                                        # once: vllm-router and nginx, into bench/gateway/.venv
 //   node bench/gateway/run.mjs [--quick] [--out docs/evidence/benchmarks-gateway.md] [--json FILE] [--rows short,paced] [--columns eldr,undici]

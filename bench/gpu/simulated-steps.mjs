@@ -1,4 +1,5 @@
-// Takes decode steps out of a simulation, with the experts of every request and layer, for step_profile.py --steps.
+// Takes decode steps out of a simulation, with the experts of every request and layer, for step_profile.py
+// --steps.
 //
 //   node bench/gpu/simulated-steps.mjs --trace EVALUATION --artifact ARTIFACT --out STEPS.json [--steps 300] [--rate 100] [--policy union]
 //
@@ -47,7 +48,10 @@ console.log(
   `${steps.length} of ${total} steps, batch ${Math.min(...steps.map(({ batch }) => batch))} to ${Math.max(...steps.map(({ batch }) => batch))}`,
 )
 
-/** {batch, context_tokens: [request], experts: [layer][request][k], modelled_us} of the step that a worker begins. */
+/**
+ * {batch, context_tokens: [request], experts: [layer][request][k], modelled_us} of the step that a worker
+ * begins.
+ */
 function stepOf(worker) {
   const members = Array.from({ length: worker.batch }, (_, at) => worker.member(at))
   const { layers, wordsPerLayer } = worker.shape

@@ -1,5 +1,5 @@
-// Busy loops at the lowest priority, which keep idle cores awake. A sleeping core of a virtual machine takes about 30 µs to wake,
-// which does not occur on a busy gateway.
+// Busy loops at the lowest priority, which keep idle cores awake. A sleeping core of a virtual machine takes
+// about 30 µs to wake, which does not occur on a busy gateway.
 import { spawn, spawnSync } from 'node:child_process'
 import { availableParallelism } from 'node:os'
 

@@ -1,5 +1,5 @@
-// Times decisions of one policy with many workers, in its own process, and measures the memory of the policy. The data is random:
-// the time of a decision does not depend on the values.
+// Times decisions of one policy with many workers, in its own process, and measures the memory of the policy.
+// The data is random: the time of a decision does not depend on the values.
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -55,7 +55,8 @@ const known = noise(new Float32Array(cells), 0.5)
 const predictor = { cells, chances: () => known }
 globalThis.gc()
 const before = residentBytes()
-// The predictor's neighbours take megabytes that do not depend on the number of workers, so they are not counted.
+// The predictor's neighbours take megabytes that do not depend on the number of workers, so they are not
+// counted.
 const grown = createDecodePolicy(name, { workers, artifact, predictor })
 for (let worker = 0; worker < workers; worker++) grown.dispatched?.({ id: 'x', counts: prompts[0] }, worker)
 const stateBytes = residentBytes() - before

@@ -1,4 +1,5 @@
-// State of a busy cluster from seeded numbers, as a router sees it when a prefill ends. Used by decision-worker.mjs.
+// State of a busy cluster from seeded numbers, as a router sees it when a prefill ends. Used by
+// decision-worker.mjs.
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { mulberry } from './prng.mjs'
@@ -7,7 +8,10 @@ const TOP_K = 8
 const REQUESTS = 1000 // calibration requests
 const RUNNING = 30 // requests on each worker
 
-/** Counts of prompts in K groups with different experts: [requests][layers × experts] u16; each layer sums to top_k × tokens. */
+/**
+ * Counts of prompts in K groups with different experts: [requests][layers × experts] u16; each layer sums to
+ * top_k × tokens.
+ */
 function makeCounts({ layers, experts, groups, requests, random }) {
   const favourites = Array.from({ length: groups }, () =>
     Float64Array.from({ length: layers * experts }, () => random() ** 6),

@@ -4,7 +4,10 @@ import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { median, runProcess } from './measure.mjs'
 
-/** Stages of both sides. `ours`: name in the fit's summary; `theirs`: names in fit_numpy.py with the same work. */
+/**
+ * Stages of both sides. `ours`: name in the fit's summary; `theirs`: names in fit_numpy.py with the same
+ * work.
+ */
 export const STAGES = [
   { ours: 'read the trace', theirs: ['read'] },
   { ours: 'ρ by transform', theirs: ['pattern', 'transforms'] },
@@ -53,7 +56,10 @@ export async function loadEldr(dist) {
   }
 
   return {
-    /** `eldr fit` as a user runs it: {wallMs, peakBytes, result}, the result being the summary that `--json` prints. */
+    /**
+     * `eldr fit` as a user runs it: {wallMs, peakBytes, result}, the result being the summary that `--json`
+     * prints.
+     */
     fit: (trace, { workers, pairs, seed, out }) =>
       command('fit', trace, '--workers', workers, '--pairs', pairs, '--seed', seed, '--out', out),
 
@@ -71,7 +77,10 @@ export async function loadEldr(dist) {
       return (x, out) => matrix.similarities(x, out)
     },
 
-    /** {ranks(), rho()} of float32 values: ranks of rankdata minus their mean, and Spearman's ρ against fixed ranks. */
+    /**
+     * {ranks(), rho()} of float32 values: ranks of rankdata minus their mean, and Spearman's ρ against fixed
+     * ranks.
+     */
     ranker(values) {
       const n = values.length
       const kernel = createKernel(bytesFor(4 * n, 8 * n, 8 * n, 8 * n, SORT_COUNTER_BYTES))

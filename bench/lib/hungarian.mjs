@@ -1,6 +1,6 @@
-// The usual solution, which does not use that the problem has only K distinct columns: every cluster becomes ⌈N/K⌉ slots, and an
-// assignment solver works on the N × slots matrix. The solver is the shortest augmenting path method of Jonker and Volgenant in
-// Crouse's rectangular form, as in SciPy's linear_sum_assignment.
+// The usual solution, which does not use that the problem has only K distinct columns: every cluster becomes
+// ⌈N/K⌉ slots, and an assignment solver works on the N × slots matrix. The solver is the shortest augmenting
+// path method of Jonker and Volgenant in Crouse's rectangular form, as in SciPy's linear_sum_assignment.
 
 /** Cluster of each point, at minimum total cost with at most ⌈n/k⌉ points per cluster. cost: [n × k]. */
 export function slotExpanded(cost, n, k) {
@@ -15,7 +15,10 @@ export function slotExpanded(cost, n, k) {
   return Int32Array.from(column, slot => Math.floor(slot / capacity))
 }
 
-/** Column of each row in a cheapest assignment of all rows to different columns. cost: [rows × columns], rows ≤ columns. */
+/**
+ * Column of each row in a cheapest assignment of all rows to different columns. cost: [rows × columns], rows
+ * ≤ columns.
+ */
 export function assign(cost, rows, columns) {
   const u = new Float64Array(rows) // dual prices
   const v = new Float64Array(columns)

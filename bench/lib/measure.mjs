@@ -1,4 +1,5 @@
-// Times of child processes, from spawn to exit, and of functions. Always medians, because a shared machine has slow moments.
+// Times of child processes, from spawn to exit, and of functions. Always medians, because a shared machine
+// has slow moments.
 import { spawn } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 
@@ -9,8 +10,9 @@ export function median(values) {
 }
 
 /**
- * Runs a command to its end: {wallMs, peakBytes, stdout}. The peak is the kernel's own high-water mark of resident memory (VmHWM), read
- * while the process runs, so the program needs no hook; undefined without /proc.
+ * Runs a command to its end: {wallMs, peakBytes, stdout}. The peak is the kernel's own high-water mark of
+ * resident memory (VmHWM), read while the process runs, so the program needs no hook; undefined without
+ * /proc.
  */
 export function runProcess(command, args, { env = {} } = {}) {
   return new Promise((resolve, reject) => {
@@ -56,8 +58,8 @@ export async function medianRun(repeat, run, warmUp = 1) {
 }
 
 /**
- * Milliseconds of one call: the median over samples of at least `sampleMs`, longer than the clock's resolution and shorter than a
- * scheduler slice, so that most samples are undisturbed even on a busy machine.
+ * Milliseconds of one call: the median over samples of at least `sampleMs`, longer than the clock's
+ * resolution and shorter than a scheduler slice, so that most samples are undisturbed even on a busy machine.
  */
 export function medianCall(call, { samples = 301, sampleMs = 0.5, warmUpMs = 300 } = {}) {
   for (const start = performance.now(); performance.now() - start < warmUpMs;) call() // until the engine has compiled it

@@ -1,5 +1,5 @@
-// How long a relay waits for the owner: sequential requests to an idle owner over the real socket, compared with the same decision in
-// the gateway's own process. The difference is the cost of the round trip.
+// How long a relay waits for the owner: sequential requests to an idle owner over the real socket, compared
+// with the same decision in the gateway's own process. The difference is the cost of the round trip.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'

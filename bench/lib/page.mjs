@@ -1,4 +1,5 @@
-// docs/evidence/benchmarks-simulator.md has two writers, simulator.mjs and cross-check.mjs. Each replaces its own sections.
+// docs/evidence/benchmarks-simulator.md has two writers, simulator.mjs and cross-check.mjs. Each replaces its
+// own sections.
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 
 const PREFACE = [

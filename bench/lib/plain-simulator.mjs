@@ -1,10 +1,10 @@
-// A straightforward simulator: requests and events are objects, events are in a sorted array, the experts of a step are sets of
-// numbers, and every measured value is kept. Decode only, shortest queue. Its results equal the product's bit for bit, so only the
-// implementation differs in time.
+// A straightforward simulator: requests and events are objects, events are in a sorted array, the experts of
+// a step are sets of numbers, and every measured value is kept. Decode only, shortest queue. Its results
+// equal the product's bit for bit, so only the implementation differs in time.
 
 /**
- * Ways to find the active experts of a step, mean over layers, from its batch. trace: {ids: [rows][maxSteps][layers][topK], steps: [rows],
- * maxSteps, layers, experts, topK}.
+ * Ways to find the active experts of a step, mean over layers, from its batch. trace: {ids:
+ * [rows][maxSteps][layers][topK], steps: [rows], maxSteps, layers, experts, topK}.
  */
 export const ACTIVE = {
   /** First version: lists of experts, and a set per layer. */
@@ -67,7 +67,8 @@ export function simulatePlainly({
   if (profile.decode.perContextKTokenUs > 0 || profile.decode.windows?.length > 0)
     throw new Error('context costs are not simulated here')
   const requests = arrivalsUs.length
-  // The first 15 % and the last 10 % of the requests are not measured; steps are from the first measured arrival to the one after the last.
+  // The first 15 % and the last 10 % of the requests are not measured; steps are from the first measured
+  // arrival to the one after the last.
   const [first, end] = [Math.floor(requests * 0.15), Math.ceil(requests * 0.9)]
   const cluster = Array.from({ length: workers }, () => ({
     waiting: [],

@@ -1,4 +1,5 @@
-// The same generator as in bench/python/prng.py (mulberry32), so that both sides of a comparison use the same numbers.
+// The same generator as in bench/python/prng.py (mulberry32), so that both sides of a comparison use the same
+// numbers.
 
 /** Uniform multiples of 2^-24 in [0, 1): exact in float32. */
 export function mulberry(seed) {
@@ -12,8 +13,9 @@ export function mulberry(seed) {
 }
 
 /**
- * [n × k] costs. `uniform`: independent. `skewed`: every point has a preferred cluster at half the cost, and half of the points prefer
- * the first quarter of the clusters, so that full clusters push points away as in balanced k-means.
+ * [n × k] costs. `uniform`: independent. `skewed`: every point has a preferred cluster at half the cost, and
+ * half of the points prefer the first quarter of the clusters, so that full clusters push points away as in
+ * balanced k-means.
  */
 export function costs(kind, n, k, seed) {
   const random = mulberry(seed)

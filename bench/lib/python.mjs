@@ -1,5 +1,5 @@
-// The Python side of a comparison: a virtual environment made from requirements.txt on first use. Without python3 or the packages
-// `createPython` gives the reason, and the benchmarks run without the comparison.
+// The Python side of a comparison: a virtual environment made from requirements.txt on first use. Without
+// python3 or the packages `createPython` gives the reason, and the benchmarks run without the comparison.
 import { createHash } from 'node:crypto'
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -10,7 +10,10 @@ const bench = fileURLToPath(new URL('..', import.meta.url))
 const venv = join(bench, '.venv')
 const interpreter = join(venv, process.platform === 'win32' ? 'Scripts/python.exe' : 'bin/python')
 
-/** {run} or {missing: reason}. `run(script, args, env)` runs a script of bench/python: {wallMs, peakBytes, result: parsed JSON}. */
+/**
+ * {run} or {missing: reason}. `run(script, args, env)` runs a script of bench/python: {wallMs, peakBytes,
+ * result: parsed JSON}.
+ */
 export async function createPython() {
   const requirements = join(bench, 'requirements.txt')
   const wanted = createHash('sha256').update(readFileSync(requirements)).digest('hex')

@@ -1,12 +1,13 @@
-// A safetensors writer for tensors that do not fit in memory: the header first, then rows in any order. It intentionally shares no
-// code with the product.
+// A safetensors writer for tensors that do not fit in memory: the header first, then rows in any order. It
+// intentionally shares no code with the product.
 import { closeSync, openSync, writeSync } from 'node:fs'
 
 const BYTES = { U8: 1, U16: 2, F16: 2, F32: 4 }
 
 /**
- * Opens `file` and writes the header for `tensors` ({name: {dtype, shape}}, data in that order). `put(name, element, array)` then writes
- * a typed array at an element's position; all elements must be put before `close`.
+ * Opens `file` and writes the header for `tensors` ({name: {dtype, shape}}, data in that order). `put(name,
+ * element, array)` then writes a typed array at an element's position; all elements must be put before
+ * `close`.
  */
 export function createSafetensors(file, tensors, metadata) {
   const header = { __metadata__: metadata }
@@ -43,7 +44,10 @@ export function createSafetensors(file, tensors, metadata) {
 const float = new Float32Array(1)
 const bits = new Uint32Array(float.buffer)
 
-/** Bits of the half-precision float nearest to `value`. Below the normal range (2^-14) it rounds to zero, which is enough for traces. */
+/**
+ * Bits of the half-precision float nearest to `value`. Below the normal range (2^-14) it rounds to zero,
+ * which is enough for traces.
+ */
 export function half(value) {
   float[0] = value
   const sign = (bits[0] >>> 16) & 0x8000

@@ -1,5 +1,5 @@
-// Times one variant of scoring in its own isolate: code that was optimised for another shape or shared with another variant runs up
-// to twice as slow.
+// Times one variant of scoring in its own isolate: code that was optimised for another shape or shared with
+// another variant runs up to twice as slow.
 import { parentPort, workerData } from 'node:worker_threads'
 import { loadEldr } from './eldr.mjs'
 import { medianCall } from './measure.mjs'

@@ -1,4 +1,5 @@
-// Plain JavaScript variants of out[r] = rows[r] · x, which a router computes for every request. rows: [out.length × x.length].
+// Plain JavaScript variants of out[r] = rows[r] · x, which a router computes for every request. rows:
+// [out.length × x.length].
 
 /** One loop, one accumulator: each addition waits for the one before it. */
 export function flatLoop(rows, x, out) {

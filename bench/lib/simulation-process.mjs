@@ -1,9 +1,10 @@
-// Times one variant of the simulator in its own process, so that no other variant affects its machine code or heap:
+// Times one variant of the simulator in its own process, so that no other variant affects its machine code or
+// heap:
 //
 //   node --expose-gc simulation-process.mjs '{"dist": …, "way": "eldr", "policy": "jsq", "decoders": 16, …}'
 //
-// Prints JSON: the result of the run, the decode tokens that it simulated, and the times of all repeats. With `memory` it runs once,
-// untimed, and reports the memory late in that run.
+// Prints JSON: the result of the run, the decode tokens that it simulated, and the times of all repeats. With
+// `memory` it runs once, untimed, and reports the memory late in that run.
 import { ACTIVE, simulatePlainly } from './plain-simulator.mjs'
 import {
   drawRequests,

@@ -7,7 +7,10 @@ const root = fileURLToPath(new URL('../..', import.meta.url))
 export const EVALUATION = 'data/lab16-task.evaluation.safetensors'
 export const CALIBRATION = 'data/lab16-task.calibration.safetensors'
 export const PROFILE = 'h200-first'
-/** Requests per second and decode worker: a mean batch of about 35 under jsq, with the 48 decode steps of the shipped trace. */
+/**
+ * Requests per second and decode worker: a mean batch of about 35 under jsq, with the 48 decode steps of the
+ * shipped trace.
+ */
 export const PER_DECODER_PER_SECOND = 690 / 16
 
 const FILES = {
@@ -43,7 +46,9 @@ export async function loadEvaluation(product) {
   return { trace, replay: await product.loadReplay(trace) }
 }
 
-/** Requests with `topK` random experts in every step and layer: the time of a step depends only on the shape. */
+/**
+ * Requests with `topK` random experts in every step and layer: the time of a step depends only on the shape.
+ */
 export function madeUpReplay({ replayOf }, { layers, experts, topK = 8, requests = 200, steps = 48, seed }) {
   const random = mulberry(seed)
   const ids = new Uint16Array(requests * steps * layers * topK)
@@ -72,8 +77,9 @@ export function rateFor({ stepUs }, profile, { decoders, batch, experts, topK = 
 }
 
 /**
- * {featuresOf, predictor}: what the router sees of each request. `fresh`: signatures and predictions are computed per request, as in a
- * gateway; otherwise once per trace row, as in `eldr simulate`, where rows repeat.
+ * {featuresOf, predictor}: what the router sees of each request. `fresh`: signatures and predictions are
+ * computed per request, as in a gateway; otherwise once per trace row, as in `eldr simulate`, where rows
+ * repeat.
  */
 export async function routingOf(product, trace, artifact, fresh) {
   const cells = trace.layers * trace.experts

@@ -1,6 +1,7 @@
-// Synthetic traces of any shape that resemble the lab16 traces in what a fit uses: generalist experts with a Zipf-like share, domains
-// and topics that prefer other experts, strongly in some layers and hardly in others, requests that deviate from their topic, and
-// decode choices that follow those of prefill. Every layer's counts sum to top_k × tokens and none exceeds tokens, as in a real trace.
+// Synthetic traces of any shape that resemble the lab16 traces in what a fit uses: generalist experts with a
+// Zipf-like share, domains and topics that prefer other experts, strongly in some layers and hardly in
+// others, requests that deviate from their topic, and decode choices that follow those of prefill. Every
+// layer's counts sum to top_k × tokens and none exceeds tokens, as in a real trace.
 import { createSafetensors, half } from './safetensors.mjs'
 import { mulberry } from './prng.mjs'
 
@@ -8,8 +9,8 @@ const TOPICS = 6 // in a domain
 const TABLE = 1 << 16 // draws of a normal distribution, walked from a random start with a random odd stride: far cheaper than drawing
 
 /**
- * Writes a calibration trace to `file`.
- * @example writeTrace('trace.safetensors', { requests: 1000, layers: 48, experts: 128, topK: 8, domains: 4, seed: 1 })
+ * Writes a calibration trace to `file`. @example writeTrace('trace.safetensors', { requests: 1000, layers:
+ * 48, experts: 128, topK: 8, domains: 4, seed: 1 })
  */
 export function writeTrace(
   file,
@@ -105,7 +106,10 @@ function walk(random) {
   return e => (start + Math.imul(e, stride)) & (TABLE - 1)
 }
 
-/** weight: [domain · topic × layer × expert]; deviation, drift: how far a request is from its topic, and decode from prefill, by layer. */
+/**
+ * weight: [domain · topic × layer × expert]; deviation, drift: how far a request is from its topic, and
+ * decode from prefill, by layer.
+ */
 function preferences({ layers, experts, domains, random, normal }) {
   const topics = domains * TOPICS
   const weight = new Float64Array(topics * layers * experts)
@@ -150,8 +154,8 @@ function pickDomain(domains, u) {
 }
 
 /**
- * Counts of `tokens` tokens that each take topK distinct experts: about binomial around each expert's probability, then adjusted by ones until
- * the sum is exact. Writes out[at … at + experts).
+ * Counts of `tokens` tokens that each take topK distinct experts: about binomial around each expert's
+ * probability, then adjusted by ones until the sum is exact. Writes out[at … at + experts).
  */
 function sampler({ experts, topK, random, normal }) {
   const chance = new Float64Array(experts)

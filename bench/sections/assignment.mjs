@@ -1,4 +1,5 @@
-// Section 4: one balanced assignment with K sinks, with slots in JavaScript, and with slots in SciPy. All totals must agree.
+// Section 4: one balanced assignment with K sinks, with slots in JavaScript, and with slots in SciPy. All
+// totals must agree.
 import { slotExpanded } from '../lib/hungarian.mjs'
 import { median } from '../lib/measure.mjs'
 import { costs } from '../lib/prng.mjs'

@@ -1,4 +1,5 @@
-// Section 1: the whole fit on a real trace compared with the same steps in NumPy and SciPy, and its two most expensive stages.
+// Section 1: the whole fit on a real trace compared with the same steps in NumPy and SciPy, and its two most
+// expensive stages.
 import { existsSync } from 'node:fs'
 import { basename, join, relative } from 'node:path'
 import { restMs, STAGES, stageMs } from '../lib/eldr.mjs'

@@ -1,5 +1,5 @@
-// Section 2: the paper's size (Qwen3-30B-A3B: 48 layers, 128 experts, top-8; 1,000 calibration requests), and refits of its artifact for other
-// numbers of workers, each as a whole process.
+// Section 2: the paper's size (Qwen3-30B-A3B: 48 layers, 128 experts, top-8; 1,000 calibration requests), and
+// refits of its artifact for other numbers of workers, each as a whole process.
 import { join } from 'node:path'
 import { stageMs } from '../lib/eldr.mjs'
 import { medianRun } from '../lib/measure.mjs'

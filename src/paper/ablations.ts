@@ -130,7 +130,10 @@ export function bandWidth(context: Context): Simulated<Exhibit> {
   }
 }
 
-/** Evaluation requests carry no gate scores, so those transforms cannot be simulated: they are compared by their clusters. */
+/**
+ * Evaluation requests carry no gate scores, so those transforms cannot be simulated: they are compared by
+ * their clusters.
+ */
 export function transforms(context: Context): Simulated<Exhibit> {
   const parts = context.workloads.map(workload => {
     const rate = context.rateOf(served(workload), TRANSFORM_BATCH)

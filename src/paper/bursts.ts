@@ -1,4 +1,6 @@
-/** Bursty arrivals: gamma gaps and, where given, recorded arrivals. Are eldr and union ever worse than jsq? */
+/**
+ * Bursty arrivals: gamma gaps and, where given, recorded arrivals. Are eldr and union ever worse than jsq?
+ */
 import type { Exhibit, ExhibitTable } from '../report/exhibit.ts'
 import { whole } from '../report/numbers.ts'
 import { changeAgainst, over } from '../sim/sweep.ts'

@@ -1,4 +1,7 @@
-/** Simulated exhibits. Each lists the runs it needs; all runs go through one queue so that no core idles; then each exhibit is built. */
+/**
+ * Simulated exhibits. Each lists the runs it needs; all runs go through one queue so that no core idles; then
+ * each exhibit is built.
+ */
 import type { Interval } from '../sim/confidence.ts'
 import { meanInterval } from '../sim/confidence.ts'
 import type { Pool } from '../sim/parallel.ts'

@@ -1,6 +1,7 @@
 /**
- * How many experts the clusters of a transform share at decode, on the requests that were clustered. Only this compares gate
- * scores with counts: evaluation requests carry no gate scores, and cosines of different transforms are not comparable.
+ * How many experts the clusters of a transform share at decode, on the requests that were clustered. Only
+ * this compares gate scores with counts: evaluation requests carry no gate scores, and cosines of different
+ * transforms are not comparable.
  */
 import { packPatterns, unpackSignatures } from '../fit/artifact.ts'
 import type { Calibration } from '../fit/calibration.ts'
@@ -24,7 +25,10 @@ export interface ClusterQuality {
   readonly requests: number
 }
 
-/** Empty without decode data. All transforms use the same requests: the first ones, where only those carry gate scores. */
+/**
+ * Empty without decode data. All transforms use the same requests: the first ones, where only those carry
+ * gate scores.
+ */
 export function clusterQualities(data: Calibration, options: FitOptions, file: string): ClusterQuality[] {
   if (data.decodeCounts === undefined || data.decodeSteps === undefined) return []
   const compared = firstRequests(data, data.gateRows > 0 ? data.gateRows : data.requests)

@@ -1,4 +1,7 @@
-/** Fig. 4: batches of one domain compared with mixed batches, at random decode steps of the evaluation requests. */
+/**
+ * Fig. 4: batches of one domain compared with mixed batches, at random decode steps of the evaluation
+ * requests.
+ */
 import { createRandom, type Random } from '../math/random.ts'
 import type { Exhibit, ExhibitChart } from '../report/exhibit.ts'
 import { loadReplay, type Replay } from '../sim/replay.ts'

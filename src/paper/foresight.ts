@@ -1,4 +1,7 @@
-/** union's prediction compared with the true decode patterns: no neighbours, neighbours from the nearest clusters, or from all. */
+/**
+ * union's prediction compared with the true decode patterns: no neighbours, neighbours from the nearest
+ * clusters, or from all.
+ */
 import type { Exhibit } from '../report/exhibit.ts'
 import { type Simulated, tpotP50, tpotP99 } from './cells.ts'
 import { type Context, simulatedFrom } from './context.ts'

@@ -1,6 +1,6 @@
 /**
- * Simulated settings and loads. A load is a setting and the mean decode batch that jsq should have; the rates that give it are
- * searched before anything else is run.
+ * Simulated settings and loads. A load is a setting and the mean decode batch that jsq should have; the rates
+ * that give it are searched before anything else is run.
  */
 import type { CostProfile } from '../cost/profile.ts'
 import { stepUs } from '../cost/profile.ts'
@@ -22,7 +22,10 @@ export const EP_TOPOLOGY = '2P8D×EP4'
 /** A whole step is measured; in the default profile only the MoE part is, the rest is assumed. */
 export const MEASURED_PROFILE = 'h200-qwen3-30b-a3b'
 
-/** A setting overrides the study's defaults: 8P16D, Poisson arrivals, no trace row in flight twice, the chosen profile. */
+/**
+ * A setting overrides the study's defaults: 8P16D, Poisson arrivals, no trace row in flight twice, the chosen
+ * profile.
+ */
 export const served = ({ evaluation, artifacts }: Workload): Setting => ({
   trace: evaluation.path,
   artifact: artifacts.recipe,
@@ -34,7 +37,9 @@ export const asPrototype = (of: Workload): Setting => ({
   rows: 'replacement',
 })
 export const measured = (of: Workload): Setting => ({ ...served(of), profile: MEASURED_PROFILE })
-/** With replacement, because otherwise the free rows, and so the prompt lengths, would depend on the policy. */
+/**
+ * With replacement, because otherwise the free rows, and so the prompt lengths, would depend on the policy.
+ */
 export const bursty = (of: Workload): Setting => ({ ...served(of), arrivals: 'gamma', rows: 'replacement' })
 export const expertParallel = (of: Workload): Setting => ({
   trace: of.evaluation.path,
@@ -78,7 +83,10 @@ export async function findLoads(
 
 const keyOf = (setting: Setting, batch: number): string => JSON.stringify([setting, batch])
 
-/** First guess by Little's law: workers × batch requests in flight. Assumes that requests choose experts independently. */
+/**
+ * First guess by Little's law: workers × batch requests in flight. Assumes that requests choose experts
+ * independently.
+ */
 export function guess({ setting, batch, decodeSteps }: Load, profile: CostProfile): number {
   const { decode, ranks } = parseTopology(setting.topology ?? TOPOLOGY)
   const { experts, topK } = profile.shape

@@ -135,7 +135,10 @@ function exhibit(context: Context, workload: Workload, loads: readonly LoadPoint
   }
 }
 
-/** Changes of p50 and p99, each against its best load balancer, one column per load. No units: eight columns are wide enough. */
+/**
+ * Changes of p50 and p99, each against its best load balancer, one column per load. No units: eight columns
+ * are wide enough.
+ */
 export function gainTable(
   loads: readonly LoadPoints[],
   title = 'TPOT against the best load balancer, by mean batch',
@@ -222,7 +225,9 @@ function gainChart(loads: readonly LoadPoints[]): ExhibitChart {
   }
 }
 
-/** Routing by label beats eldr at the median of the task mix and loses at the tail, so the finding says both. */
+/**
+ * Routing by label beats eldr at the median of the task mix and loses at the tail, so the finding says both.
+ */
 function domainAgainstEldr(loads: readonly LoadPoints[]): string {
   const lower = (value: Value) => {
     const [domain, eldr] = ['domain', 'eldr'].map(variant => gains(loads, variant, value))

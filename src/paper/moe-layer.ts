@@ -1,4 +1,6 @@
-/** Fig. 2: time of an MoE layer by active experts. Measured once on a GPU; the timings ship with the package. */
+/**
+ * Fig. 2: time of an MoE layer by active experts. Measured once on a GPU; the timings ship with the package.
+ */
 import { readFile } from 'node:fs/promises'
 import type { Exhibit } from '../report/exhibit.ts'
 import { whole } from '../report/numbers.ts'

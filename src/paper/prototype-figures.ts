@@ -1,4 +1,7 @@
-/** Output of the NumPy prototype: p50 and p99 in percent against the best load balancer, from runs with one and two seeds. */
+/**
+ * Output of the NumPy prototype: p50 and p99 in percent against the best load balancer, from runs with one
+ * and two seeds.
+ */
 import type { WorkloadName } from './traces.ts'
 
 /** A quoted number or range, and its ends. */

@@ -1,4 +1,7 @@
-/** Recorded arrivals of public traces, from a folder given by the user; their licences do not let us ship them. */
+/**
+ * Recorded arrivals of public traces, from a folder given by the user; their licences do not let us ship
+ * them.
+ */
 import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -66,7 +69,10 @@ export async function recordedIn(
   return sources
 }
 
-/** At most half busy on average, in multiples of 8, so that bursts reach the decoders instead of queueing at prefill. */
+/**
+ * At most half busy on average, in multiples of 8, so that bursts reach the decoders instead of queueing at
+ * prefill.
+ */
 function prefillWorkers(profile: CostProfile, tokensPerSecond: number): number {
   const { prefillTokensPerStep } = DEFAULT_LIMITS
   const perWorker = prefillTokensPerStep / (prefillUs(profile, prefillTokensPerStep) / 1e6)

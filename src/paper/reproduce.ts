@@ -1,6 +1,7 @@
 /**
- * Every table and figure of the paper that traces can give: fits, then the search for rates, then all simulations in one
- * queue, then the report. The same traces, profile and seeds give the same report, byte for byte.
+ * Every table and figure of the paper that traces can give: fits, then the search for rates, then all
+ * simulations in one queue, then the report. The same traces, profile and seeds give the same report, byte
+ * for byte.
  */
 import { loadProfile } from '../cost/profile-file.ts'
 import type { Exhibit, ExhibitReport } from '../report/exhibit.ts'

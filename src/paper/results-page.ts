@@ -1,6 +1,6 @@
 /**
- * docs/evidence/results.md and its data files, from two saved reports: the whole traces and the shipped cut. The page shows
- * the whole traces, and the cut only where its verdict differs.
+ * docs/evidence/results.md and its data files, from two saved reports: the whole traces and the shipped cut.
+ * The page shows the whole traces, and the cut only where its verdict differs.
  */
 import type { Exhibit, ExhibitReport, ExhibitTable } from '../report/exhibit.ts'
 import { exhibitCsv } from '../report/exhibit-csv.ts'

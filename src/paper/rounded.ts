@@ -18,8 +18,8 @@ function round(value: unknown): unknown {
 const kept = (value: number): number => Number(value.toPrecision(DIGITS))
 
 /**
- * Numbers in findings, rounded first as in tables: 9.85002 is kept as 9.85, which a table prints as 9.8, so a finding must not
- * print 9.9.
+ * Numbers in findings, rounded first as in tables: 9.85002 is kept as 9.85, which a table prints as 9.8, so a
+ * finding must not print 9.9.
  */
 export const fixed = (value: number | undefined, digits: number): string =>
   numbers.fixed(value === undefined ? undefined : kept(value), digits)
@@ -27,5 +27,8 @@ export const fixed = (value: number | undefined, digits: number): string =>
 /** A share, printed as a percentage as in tables. */
 export const percent = (share: number, digits = 0): string => numbers.percent(kept(100 * share) / 100, digits)
 
-/** The number as a table prints it. Targets are checked against it, so that a reader comes to the same verdict. */
+/**
+ * The number as a table prints it. Targets are checked against it, so that a reader comes to the same
+ * verdict.
+ */
 export const shown = (value: number, digits: number): number => Number(kept(value).toFixed(digits))

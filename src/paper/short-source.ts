@@ -1,4 +1,6 @@
-/** Source lines of exhibits as docs/evidence/results.md shows them: without what the page says once for all. */
+/**
+ * Source lines of exhibits as docs/evidence/results.md shows them: without what the page says once for all.
+ */
 
 /** Parts of the line that `simulatedFrom` writes. */
 export interface SimulatedSource {

@@ -1,4 +1,7 @@
-/** How well signatures predict decode: Fig. 7 (transforms), Fig. 8 (layers kept), Fig. 9 (the signature space). */
+/**
+ * How well signatures predict decode: Fig. 7 (transforms), Fig. 8 (layers kept), Fig. 9 (the signature
+ * space).
+ */
 import type { TransformName } from '../signature/transform.ts'
 import type { Exhibit, ExhibitChart } from '../report/exhibit.ts'
 import { whole } from '../report/numbers.ts'

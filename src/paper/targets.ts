@@ -1,4 +1,7 @@
-/** Targets set from the prototype's figures, and which loads meet them. Checked against the numbers as tables print them. */
+/**
+ * Targets set from the prototype's figures, and which loads meet them. Checked against the numbers as tables
+ * print them.
+ */
 import type { ExhibitNumber, ExhibitTable } from '../report/exhibit.ts'
 import { gainOf } from '../sim/compare.ts'
 import type { Interval } from '../sim/confidence.ts'

@@ -1,4 +1,6 @@
-/** The traces of all exhibits: a task mix and a language mix, each with a calibration and an evaluation file. */
+/**
+ * The traces of all exhibits: a task mix and a language mix, each with a calibration and an evaluation file.
+ */
 import { basename, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { withTrace } from '../trace/trace.ts'

@@ -1,4 +1,7 @@
-/** Compares each exhibit with the paper, by the numbers in its tables and charts. Two sets of traces agree if their verdicts do. */
+/**
+ * Compares each exhibit with the paper, by the numbers in its tables and charts. Two sets of traces agree if
+ * their verdicts do.
+ */
 import type { Exhibit, ExhibitTable } from '../report/exhibit.ts'
 import { average, listed, outOf, signedPercent, span } from './words.ts'
 import { fixed } from './rounded.ts'

@@ -1,6 +1,6 @@
 /**
- * Horizontal bars, with room for long names and any number of bars. Bars start at zero; whiskers show a range or a confidence
- * interval; groups of bars have a heading; a hollow bar is for comparison only.
+ * Horizontal bars, with room for long names and any number of bars. Bars start at zero; whiskers show a range
+ * or a confidence interval; groups of bars have a heading; a hollow bar is for comparison only.
  */
 import { element, together, type Markup } from './markup.ts'
 import { groupColour } from './palette.ts'

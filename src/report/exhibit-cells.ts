@@ -10,7 +10,9 @@ export function cellText(cell: Cell | undefined): string {
   return typeof cell === 'string' ? cell : numberText(cell)
 }
 
-/** `+12.3 ± 0.4 %`. A value that is not finite is shown as a dash, an interval that is not finite is left out. */
+/**
+ * `+12.3 ± 0.4 %`. A value that is not finite is shown as a dash, an interval that is not finite is left out.
+ */
 export function numberText({ value, digits, unit, half, signed }: ExhibitNumber): string {
   const shown = fixed(value, digits)
   if (shown === NONE) return NONE

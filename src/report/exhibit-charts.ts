@@ -31,7 +31,10 @@ const MAX_LISTED = 24
 /** Names come from files and may be long. */
 const shortName = (name: string) => clipped(name, 48)
 
-/** Assigns colours for all charts of a report: a name keeps its colour unless another name of the same chart has it. */
+/**
+ * Assigns colours for all charts of a report: a name keeps its colour unless another name of the same chart
+ * has it.
+ */
 export function createColours(charts: readonly ExhibitChart[]): Colours {
   const known = new Map<string, number>()
   const told = new Set(charts.flatMap(toldApart))

@@ -56,7 +56,10 @@ function tableBlocks(table: ExhibitTable): string[] {
   ]
 }
 
-/** Escapes a text to one line without markup. Underscores inside words stay: GitHub does not read them as markup. */
+/**
+ * Escapes a text to one line without markup. Underscores inside words stay: GitHub does not read them as
+ * markup.
+ */
 export function inline(text: string): string {
   return printable(text)
     .replace(/\s+/g, ' ')

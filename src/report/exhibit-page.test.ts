@@ -7,7 +7,10 @@ import { exhibitPage } from './exhibit-page.ts'
 const textOf = (elements: readonly Parsed[]) =>
   elements.flatMap(({ name, text }) => (name === 'style' ? [] : [text])).join('\n')
 
-/** A page is sound: well-formed, without broken numbers, without anything that runs or loads; links stay on the page. */
+/**
+ * A page is sound: well-formed, without broken numbers, without anything that runs or loads; links stay on
+ * the page.
+ */
 function sound(report: ExhibitReport): readonly Parsed[] {
   const elements = parse(exhibitPage(report, '0.1.0'))
   expect(brokenNumbers(elements)).toEqual([])

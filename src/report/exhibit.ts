@@ -1,6 +1,6 @@
 /**
- * An exhibit is one result as plain data: finding, tables, charts and sources. HTML reports, Markdown pages and JSON are
- * generated from the same exhibits, so they cannot disagree.
+ * An exhibit is one result as plain data: finding, tables, charts and sources. HTML reports, Markdown pages
+ * and JSON are generated from the same exhibits, so they cannot disagree.
  */
 export interface Exhibit {
   /** Letters, digits and dashes: fig-11, table-2. Unique in a report. */

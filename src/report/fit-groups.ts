@@ -1,6 +1,6 @@
 /**
- * Colours of domains, the same in every table, chart and legend of the page. With more than 24 domains the rarest share a
- * neutral colour, because more colours cannot be told apart.
+ * Colours of domains, the same in every table, chart and legend of the page. With more than 24 domains the
+ * rarest share a neutral colour, because more colours cannot be told apart.
  */
 import type { FitSummary } from '../fit/summary.ts'
 import { shortName } from './fit-words.ts'

@@ -17,7 +17,10 @@ export const rhoText = (rho: number | undefined): string => `ρ\u00a0=\u00a0${fi
 export const clusteredRequests = ({ clusters }: FitSummary): number =>
   clusters.reduce((sum, { size }) => sum + size, 0)
 
-/** ρ of the chosen transform over all layers, from its curve or, if layers were given, from the comparison of transforms. */
+/**
+ * ρ of the chosen transform over all layers, from its curve or, if layers were given, from the comparison of
+ * transforms.
+ */
 export function rhoOfAllLayers({ curves, chosen, transforms, source }: FitSummary): number | undefined {
   const curve = curves.find(({ transform }) => transform === chosen)
   const last = curve !== undefined && curve.order.length === source.layers ? curve.rho.at(-1) : undefined
@@ -95,7 +98,9 @@ export function sizeRange(sizes: readonly number[]): string {
   return low === high ? many(low, 'request') : `${whole(low)}–${whole(high)} requests`
 }
 
-/** Share of the requests whose domain is the most frequent one of their cluster; undefined without domains. */
+/**
+ * Share of the requests whose domain is the most frequent one of their cluster; undefined without domains.
+ */
 export function purity({ clusters }: FitSummary): number | undefined {
   const total = clusters.reduce((sum, { domains }) => sum + domains.reduce((a, b) => a + b, 0), 0)
   if (total === 0) return undefined

@@ -1,6 +1,7 @@
 /**
- * Rows × columns of values as shades of one colour: background at or below `from`, full colour at or above `to`. Up to some
- * hundreds of cells have tooltips; more are joined to one path per shade to keep the page small.
+ * Rows × columns of values as shades of one colour: background at or below `from`, full colour at or above
+ * `to`. Up to some hundreds of cells have tooltips; more are joined to one path per shade to keep the page
+ * small.
  */
 import { element, type Markup } from './markup.ts'
 import { fittedText, noData, short, svgRoot, textWidth, tooltip, WIDE_WIDTH, type ChartWords } from './svg.ts'

@@ -1,9 +1,9 @@
 import { coordinate } from './numbers.ts'
 
 /**
- * HTML and SVG as values. Names of domains, models and files come from untrusted traces, so a plain string is always escaped
- * text; only results of `element` (and our constants, through `trusted`) are markup. The output is well-formed XML, which the
- * tests check.
+ * HTML and SVG as values. Names of domains, models and files come from untrusted traces, so a plain string is
+ * always escaped text; only results of `element` (and our constants, through `trusted`) are markup. The
+ * output is well-formed XML, which the tests check.
  */
 export interface Markup {
   readonly markup: string
@@ -59,8 +59,8 @@ export function escaped(text: string): string {
 }
 
 /**
- * Removes invisible characters that browsers act on: control characters and lone surrogates are not allowed in XML, and
- * bidirectional overrides in a name would reverse the text after it.
+ * Removes invisible characters that browsers act on: control characters and lone surrogates are not allowed
+ * in XML, and bidirectional overrides in a name would reverse the text after it.
  */
 export function printable(text: string): string {
   return text.replace(/\p{Cs}|(?![\t\n\r])\p{Cc}|[\u202a-\u202e\u2066-\u2069\ufffe\uffff]/gu, '\ufffd')

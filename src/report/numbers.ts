@@ -1,11 +1,13 @@
 /**
- * Numbers for readers: few digits, independent of the machine's locale (reports must be the same everywhere), a real minus
- * sign, and a dash for a missing number.
+ * Numbers for readers: few digits, independent of the machine's locale (reports must be the same everywhere),
+ * a real minus sign, and a dash for a missing number.
  */
 
 const NONE = '–'
 
-/** A position in SVG units, to hundredths. Values that are not finite become 0; callers drop such data first. */
+/**
+ * A position in SVG units, to hundredths. Values that are not finite become 0; callers drop such data first.
+ */
 export function coordinate(value: number): string {
   if (!Number.isFinite(value)) return '0'
   const rounded = Math.round(Math.max(-1e6, Math.min(1e6, value)) * 100) / 100
@@ -69,7 +71,10 @@ export function runs(values: readonly number[]): string {
   return parts.join(', ')
 }
 
-/** At most `length` characters, with an ellipsis if cut. Counts characters, not code units, so that none is split. */
+/**
+ * At most `length` characters, with an ellipsis if cut. Counts characters, not code units, so that none is
+ * split.
+ */
 export function clipped(text: string, length: number): string {
   if (text.length <= length) return text
   const characters = Array.from(text)

@@ -1,6 +1,6 @@
 /**
- * A report is one file without scripts or external resources, so it can be mailed and archived. Its content security policy
- * makes the browser enforce that, whatever the data contains.
+ * A report is one file without scripts or external resources, so it can be mailed and archived. Its content
+ * security policy makes the browser enforce that, whatever the data contains.
  */
 import { element, together, trusted, type Child } from './markup.ts'
 import { clipped } from './numbers.ts'

@@ -1,7 +1,8 @@
 /**
- * Colours and marker shapes. Groups (domains, policies) get one of twelve colours, chosen by search so that every pair is
- * distinct for normal and three kinds of deficient colour vision, with a contrast of at least 3:1 to the background; tests
- * measure both. Colour is never the only cue: every sixth group changes the marker's shape, and names or numbers are beside it.
+ * Colours and marker shapes. Groups (domains, policies) get one of twelve colours, chosen by search so that
+ * every pair is distinct for normal and three kinds of deficient colour vision, with a contrast of at least
+ * 3:1 to the background; tests measure both. Colour is never the only cue: every sixth group changes the
+ * marker's shape, and names or numbers are beside it.
  */
 export const LIGHT = {
   page: '#f6f7f9',

@@ -2,7 +2,10 @@ import type { StageWatcher } from '../fit/stages.ts'
 import { duration, fixed, whole } from './numbers.ts'
 import { type Terminal } from './terminal.ts'
 
-/** Progress of a long job on stderr: on a terminal one line that is overwritten, elsewhere one line per finished stage. */
+/**
+ * Progress of a long job on stderr: on a terminal one line that is overwritten, elsewhere one line per
+ * finished stage.
+ */
 export function stageProgress(terminal: Terminal, quiet: boolean): StageWatcher & { clear?(): void } {
   if (quiet) return {}
   let lastMs = 0
@@ -40,7 +43,10 @@ export interface RateWatch {
   clear(): void
 }
 
-/** Progress of many similar items: count, rate, remaining time. On a terminal one overwritten line, elsewhere an occasional line. */
+/**
+ * Progress of many similar items: count, rate, remaining time. On a terminal one overwritten line, elsewhere
+ * an occasional line.
+ */
 export function rateProgress(
   terminal: Terminal,
   what: string,

@@ -1,4 +1,7 @@
-/** The files that `scripts/scale.mjs` and `bench/decision-scale.mjs` write, and that fill the tables of docs/guides/scale.md. */
+/**
+ * The files that `scripts/scale.mjs` and `bench/decision-scale.mjs` write, and that fill the tables of
+ * docs/guides/scale.md.
+ */
 import type { Interval } from '../sim/confidence.ts'
 
 export interface ScaleFigures {
@@ -36,7 +39,10 @@ export interface CellFigures extends Measured {
   readonly by: 'random' | 'load' | 'locality' | null
 }
 
-/** Bytes. `delta`: the experts that `union` expects of a request in four encodings, mean over a trace with `cells` cells. */
+/**
+ * Bytes. `delta`: the experts that `union` expects of a request in four encodings, mean over a trace with
+ * `cells` cells.
+ */
 export interface WireFigures {
   readonly cells: number
   readonly largeCells: number

@@ -1,6 +1,6 @@
 /**
- * The tables of docs/guides/scale.md, from docs/evidence/results/scale.json and decision-scale.json. Each replaces the text
- * between two marker comments of the page; the rest of the page is written by hand.
+ * The tables of docs/guides/scale.md, from docs/evidence/results/scale.json and decision-scale.json. Each
+ * replaces the text between two marker comments of the page; the rest of the page is written by hand.
  */
 import { changeText } from './simulation-measures.ts'
 import { cellText } from './exhibit-cells.ts'
@@ -57,7 +57,9 @@ function markdown(head: readonly string[], words: number, rows: readonly (readon
 const change = (interval: StaleFigures['p50Change']) =>
   interval === undefined ? '' : cellText(changeText(interval))
 
-/** Policies that anticipate, each without and with it, for one gateway and for the largest number of gateways. */
+/**
+ * Policies that anticipate, each without and with it, for one gateway and for the largest number of gateways.
+ */
 function stalenessTable(clusters: ScaleFigures['staleness']['clusters'], topology: string): string {
   const rows = clusters.find(cluster => cluster.topology === topology)?.rows ?? []
   const max = Math.max(...rows.map(({ gateways }) => gateways))
@@ -87,7 +89,9 @@ function stalenessTable(clusters: ScaleFigures['staleness']['clusters'], topolog
   )
 }
 
-/** Cells of one worker are left out unless chosen by signature: there the policy inside has nothing to choose. */
+/**
+ * Cells of one worker are left out unless chosen by signature: there the policy inside has nothing to choose.
+ */
 function cellTable(rows: readonly CellFigures[]): string {
   const words = { random: 'at random', load: 'by load', locality: 'by signature' }
   const workers = 64
@@ -131,7 +135,10 @@ function decisionTable(data: readonly DecisionFigures[]): string {
   )
 }
 
-/** A gateway receives the dispatches and completions of all others and, for `union`, the expected experts of each request. */
+/**
+ * A gateway receives the dispatches and completions of all others and, for `union`, the expected experts of
+ * each request.
+ */
 function wireTable({ event, delta, cells, largeCells }: WireFigures): string {
   const perSecond = (message: number) => `${bytes(message * RATE * ((GATEWAYS - 1) / GATEWAYS))}/s`
   const row = (what: string, small: number, large: number) => [

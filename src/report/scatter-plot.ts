@@ -1,6 +1,7 @@
 /**
- * Points coloured by group, with numbered markers above them and an optional diagonal. Thousands of points are written as a
- * few paths; groups are drawn in alternating slices, so that the last group does not hide the first.
+ * Points coloured by group, with numbered markers above them and an optional diagonal. Thousands of points
+ * are written as a few paths; groups are drawn in alternating slices, so that the last group does not hide
+ * the first.
  */
 import { element, type Markup } from './markup.ts'
 import { groupColour, groupShape } from './palette.ts'
@@ -83,7 +84,10 @@ export function scatterPlot(chart: ScatterPlot): Markup {
   )
 }
 
-/** About `limit` of the points, evenly spaced within each group, at least one per group; deterministic. Callers say so in the caption. */
+/**
+ * About `limit` of the points, evenly spaced within each group, at least one per group; deterministic.
+ * Callers say so in the caption.
+ */
 export function thinned<Point extends { readonly group: number }>(
   points: readonly Point[],
   limit: number,

@@ -59,7 +59,10 @@ function isSameForAll(points: readonly SweepPoint[], measure: Measure): boolean 
   return others.length > 0 && others.every(values => values.every((value, at) => value === first![at]))
 }
 
-/** The policies with the lowest and highest value at the highest rate, unless their confidence intervals overlap. */
+/**
+ * The policies with the lowest and highest value at the highest rate, unless their confidence intervals
+ * overlap.
+ */
 export function extremesInWords(
   points: readonly SweepPoint[],
   measure: Measure,
@@ -82,7 +85,9 @@ export function extremesInWords(
   return `At ${rateText(rate)} requests per second ${first.variant} has the ${best} ${measure.name} (${shown(first)}), ${last.variant} the ${other} (${shown(last)}).`
 }
 
-/** Changes against the best load balancer at each rate; undefined without load balancers or other policies. */
+/**
+ * Changes against the best load balancer at each rate; undefined without load balancers or other policies.
+ */
 export function gainChart(points: readonly SweepPoint[], measure: Measure): ExhibitChart | undefined {
   const groups = ratesOf(points).flatMap(rate => {
     const there = points.filter(point => point.rate === rate)

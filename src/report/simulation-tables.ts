@@ -42,7 +42,10 @@ export interface TableOptions {
 /** Wider tables are hard to read; reports and JSON have every number. */
 const MAX_COLUMNS = 120
 
-/** The results of a sweep as terminal tables, one per rate, with gains against the best load balancer of each column. */
+/**
+ * The results of a sweep as terminal tables, one per rate, with gains against the best load balancer of each
+ * column.
+ */
 export function simulationTables(
   simulated: Simulated,
   { seconds, withCost }: TableOptions,

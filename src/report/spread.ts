@@ -7,7 +7,10 @@ export interface Place {
 
 const ROUNDS = 300
 
-/** Moves labels of equal size apart until their centres are `distance` from each other, close to their places and inside the box. */
+/**
+ * Moves labels of equal size apart until their centres are `distance` from each other, close to their places
+ * and inside the box.
+ */
 export function spread(places: readonly Place[], distance: number, box: Box): readonly Place[] {
   const now = places.map(place => ({ ...place }))
   for (let round = 0; round < ROUNDS; round++) {

@@ -9,8 +9,8 @@ export interface Part {
 }
 
 /**
- * A stacked bar that fills a table cell. `words` lists all parts, because the numbers beside the bar may be shortened. A group
- * with an already used colour has a line through its middle.
+ * A stacked bar that fills a table cell. `words` lists all parts, because the numbers beside the bar may be
+ * shortened. A group with an already used colour has a line through its middle.
  */
 export function stackedBar(parts: readonly Part[], words: string): Markup {
   const drawable = parts.filter(part => Number.isFinite(part.value) && part.value > 0)

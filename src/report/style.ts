@@ -1,12 +1,12 @@
 /**
- * The style sheet of all pages: two themes through custom properties, system fonts, one or two columns by width, and print
- * (always in the light theme). Classes under `.chart` are used by the chart files.
+ * The style sheet of all pages: two themes through custom properties, system fonts, one or two columns by
+ * width, and print (always in the light theme). Classes under `.chart` are used by the chart files.
  */
 import { DARK, LIGHT, themeProperties } from './palette.ts'
 
 /**
- * A shadow at each edge with more content to scroll to: two shadows are fixed to the box, and two covers above them move with
- * the content and hide the shadow where the content ends.
+ * A shadow at each edge with more content to scroll to: two shadows are fixed to the box, and two covers
+ * above them move with the content and hide the shadow where the content ends.
  */
 const SCROLL_EDGES = [
   'linear-gradient(to right,var(--surface) 30%,transparent) left/36px 100% no-repeat local',

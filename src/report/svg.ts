@@ -1,7 +1,7 @@
 /**
- * Parts of all charts: frame with texts for screen readers, fitted text, axes, markers. Charts have a viewBox of `CHART_WIDTH`
- * units and stretch to their column, so sizes suit a phone (about 0.8 px per unit) and half a desktop page (about 1.2).
- * Colours are custom properties of the page's theme.
+ * Parts of all charts: frame with texts for screen readers, fitted text, axes, markers. Charts have a viewBox
+ * of `CHART_WIDTH` units and stretch to their column, so sizes suit a phone (about 0.8 px per unit) and half
+ * a desktop page (about 1.2). Colours are custom properties of the page's theme.
  */
 import { element, type Child, type Markup } from './markup.ts'
 import { tickLabel } from './numbers.ts'
@@ -108,7 +108,10 @@ export function fitted(text: string, width: number, size = TEXT): string {
   return `${characters.slice(0, kept).join('').trimEnd()}…`
 }
 
-/** An upper estimate for the widest common system font: text cannot be measured here, and a gap is better than a cut. */
+/**
+ * An upper estimate for the widest common system font: text cannot be measured here, and a gap is better than
+ * a cut.
+ */
 export function textWidth(text: string, size = TEXT): number {
   let em = 0
   for (const character of text) {

@@ -10,8 +10,8 @@ const GAP = 2
 const INDENT = 2
 
 /**
- * A table as lines of text. Columns that do not fit the terminal follow below in further parts, each starting with the first
- * column, so that no line wraps.
+ * A table as lines of text. Columns that do not fit the terminal follow below in further parts, each starting
+ * with the first column, so that no line wraps.
  */
 export function table(
   columns: readonly Column[],

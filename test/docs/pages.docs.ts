@@ -1,6 +1,6 @@
 /**
- * Runs every block that is marked `run`, page by page. ELDR_DOCS selects pages by name, ELDR_DOCS_PRINTED names
- * a file that gets the output.
+ * Runs every block that is marked `run`, page by page. ELDR_DOCS selects pages by name, ELDR_DOCS_PRINTED
+ * names a file that gets the output.
  */
 import { appendFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'

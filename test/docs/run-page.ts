@@ -1,7 +1,7 @@
 /**
- * Runs a page as a reader would: its commands in order, in one shell, in a folder that looks like a clone. Ports
- * are replaced by free ones, so that pages do not collide with other programs. Background processes are stopped
- * at the end.
+ * Runs a page as a reader would: its commands in order, in one shell, in a folder that looks like a clone.
+ * Ports are replaced by free ones, so that pages do not collide with other programs. Background processes are
+ * stopped at the end.
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -190,8 +190,8 @@ function portsOf(page: Page): Set<number> {
 }
 
 /**
- * Free ports below the ephemeral range, so that no outgoing connection of another program takes one before the
- * page's server does.
+ * Free ports below the ephemeral range, so that no outgoing connection of another program takes one before
+ * the page's server does.
  */
 async function freePorts(wanted: ReadonlySet<number>): Promise<Map<number, number>> {
   const ports = new Map<number, number>()

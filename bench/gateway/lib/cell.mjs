@@ -1,9 +1,12 @@
-// The cells of a row. Each router is a process in front of the workers, started and warmed up once; routers take turns in each round
-// and idle otherwise. The workers report whether all requests were correct.
+// The cells of a row. Each router is a process in front of the workers, started and warmed up once; routers
+// take turns in each round and idle otherwise. The workers report whether all requests were correct.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { freePort, healthy, load, ROUTER_CORE, start, startWorker } from './processes.mjs'
 
-/** V8 optimises a gateway for more than 10,000 requests, in which its cost falls to a quarter; a router in Rust needs no warm-up. */
+/**
+ * V8 optimises a gateway for more than 10,000 requests, in which its cost falls to a quarter; a router in
+ * Rust needs no warm-up.
+ */
 const WARM_UP = {
   streams: 64,
   tokens: 16,
@@ -41,7 +44,9 @@ export async function startWorkers(row, { nice }) {
   return workers
 }
 
-/** The client that goes to the workers itself: both legs, or only decode to compare with routers of one hop. */
+/**
+ * The client that goes to the workers itself: both legs, or only decode to compare with routers of one hop.
+ */
 export function measureDirect(row, workers, { hops, nice, ...times }) {
   const { prefill, decode, pids } = workers
   return load(

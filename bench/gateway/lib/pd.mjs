@@ -1,5 +1,5 @@
-// Edits of a PD router to a request, for the bare proxies and the direct client. Fields are appended to the unparsed body: every JSON
-// parser here takes the last of two fields with the same name.
+// Edits of a PD router to a request, for the bare proxies and the direct client. Fields are appended to the
+// unparsed body: every JSON parser here takes the last of two fields with the same name.
 
 const PREFILL_FIELDS = {
   stream: false,

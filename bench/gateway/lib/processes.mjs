@@ -1,4 +1,5 @@
-// Processes of a benchmark: pinned to cores if taskset exists, awaited until they respond, and killed when the benchmark ends.
+// Processes of a benchmark: pinned to cores if taskset exists, awaited until they respond, and killed when
+// the benchmark ends.
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { createServer } from 'node:net'

@@ -1,4 +1,5 @@
-// Requests of the load client: chats of plain text with line breaks and quotes, different for each stream from the first word on.
+// Requests of the load client: chats of plain text with line breaks and quotes, different for each stream
+// from the first word on.
 
 const WORDS =
   'the router sends every request to the worker whose experts are warm already and "asks" for no more than it needs'.split(

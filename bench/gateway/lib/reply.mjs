@@ -1,5 +1,5 @@
-// Finds the end of an HTTP/1.1 response without storing or decoding it: the load client must cost less than the router. The end of
-// chunks is detected by the last bytes, which cannot occur in a server-sent event.
+// Finds the end of an HTTP/1.1 response without storing or decoding it: the load client must cost less than
+// the router. The end of chunks is detected by the last bytes, which cannot occur in a server-sent event.
 
 const CHUNKS_END = Buffer.from('\r\n0\r\n\r\n')
 

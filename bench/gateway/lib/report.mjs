@@ -1,4 +1,5 @@
-// Tables of a run: figures by row and router with ratios within rounds, CPU use, and what was left out or failed.
+// Tables of a run: figures by row and router with ratios within rounds, CPU use, and what was left out or
+// failed.
 import { median } from '../../lib/measure.mjs'
 import { table } from '../../lib/table.mjs'
 
@@ -24,7 +25,10 @@ const byRound = (rounds, column, { of }, hops) =>
       : of(round[column], hops === 1 ? round.directOneHop : round.direct),
   )
 
-/** Everything as data: for each row and figure, the median of each column and the ratios of `eldr` to two others. */
+/**
+ * Everything as data: for each row and figure, the median of each column and the ratios of `eldr` to two
+ * others.
+ */
 export function figuresOf(rows, results, columns) {
   return rows.flatMap(row =>
     row.figures.map(figure => {

@@ -52,7 +52,8 @@ export function routers({ dist, against }) {
   return {
     eldr: eldr('eldr', dist),
     ...(against !== undefined && { before: eldr('eldr before', against) }),
-    // eldr logs each request by default and vllm-router is started without logs, so this column is the fair comparison.
+    // eldr logs each request by default and vllm-router is started without logs, so this column is the fair
+    // comparison.
     'eldr-quiet': eldr('eldr, --log-level error', dist, '--log-level', 'error'),
     'vllm-router': {
       label: `vllm-router ${versionOf(vllmRouter)}`,

@@ -12,7 +12,10 @@ const CPU_TOKEN = { name: 'CPU µs per token', of: perTokenUs, show: tenth, isCo
 const REQUESTS = { name: 'requests/s', of: requestsPerS, show: whole, wall: true }
 const TOKENS = { name: 'tokens/s', of: tokensPerS, show: whole, wall: true }
 const RESIDENT = { name: 'resident MB', of: ({ rssBytes }) => rssBytes / 1e6, show: whole, isCost: true }
-/** Added time compared with the direct client in the same round. A difference of two p99 is noise and has no ratio. */
+/**
+ * Added time compared with the direct client in the same round. A difference of two p99 is noise and has no
+ * ratio.
+ */
 const addedTtft = at => ({
   name: `added ms to the first token, ${at}`,
   of: ({ ttftMs }, direct) => ttftMs[at] - direct.ttftMs[at],
@@ -25,7 +28,9 @@ const addedTtft = at => ({
 const SHORT = { streams: 64, promptBytes: 1024, tokens: 16 }
 const LONG = { ...SHORT, promptBytes: 32 * 1024 }
 
-/** `counts`: the prefill workers hand off counts of this shape. `wall`: the direct client has this figure too. */
+/**
+ * `counts`: the prefill workers hand off counts of this shape. `wall`: the direct client has this figure too.
+ */
 export const ROWS = [
   {
     name: 'short',

@@ -1,5 +1,5 @@
-// Lower bound for sockets in Node: node:net with hand-written HTTP, both legs of PD, workers in turn; bytes of the decode worker are
-// passed on unchanged. It trusts its peers and is not a model for a gateway.
+// Lower bound for sockets in Node: node:net with hand-written HTTP, both legs of PD, workers in turn; bytes
+// of the decode worker are passed on unchanged. It trusts its peers and is not a model for a gateway.
 //
 //   node bench/gateway/proxies/raw.mjs --port 8000 --prefill URL --prefill URL --decode URL --decode URL
 import { connect, createServer } from 'node:net'
@@ -18,7 +18,10 @@ const { values } = parseArgs({
 const workersOf = urls => inTurn(urls.map(url => ({ url: new URL(url), idle: [] })))
 const [nextPrefill, nextDecode] = [workersOf(values.prefill), workersOf(values.decode)]
 
-/** Sends one request on an idle connection; `onChunk` gets each chunk and where its body begins, `onEnd` follows the last. */
+/**
+ * Sends one request on an idle connection; `onChunk` gets each chunk and where its body begins, `onEnd`
+ * follows the last.
+ */
 function send(worker, body, onChunk, onEnd) {
   const { url, idle } = worker
   const line = idle.pop() ?? open(url)

@@ -1,5 +1,6 @@
-// Lower bound for a gateway in Node: node:http and undici's dispatch, both legs of PD, workers in turn; no policy, limits or retries,
-// chunks passed on unread. Bodies are parsed and serialised; with --splice changed fields are appended to the unparsed bytes.
+// Lower bound for a gateway in Node: node:http and undici's dispatch, both legs of PD, workers in turn; no
+// policy, limits or retries, chunks passed on unread. Bodies are parsed and serialised; with --splice changed
+// fields are appended to the unparsed bytes.
 //
 //   node bench/gateway/proxies/undici.mjs --port 8000 --prefill URL --prefill URL --decode URL --decode URL [--splice]
 import { createServer } from 'node:http'

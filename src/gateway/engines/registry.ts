@@ -1,6 +1,6 @@
 /**
- * The engines by name. `workers.engine` of the configuration, its schema and its type come from this table. Adapters are loaded when a
- * gateway starts, so that reading the names costs nothing.
+ * The engines by name. `workers.engine` of the configuration, its schema and its type come from this table.
+ * Adapters are loaded when a gateway starts, so that reading the names costs nothing.
  */
 import type { EngineAdapter, EngineOptions } from './engine.ts'
 

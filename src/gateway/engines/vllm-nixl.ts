@@ -1,4 +1,7 @@
-/** vLLM with its NIXL connector in pull mode (vLLM 0.20 to 0.32): two requests, the hand-off in `kv_transfer_params`. */
+/**
+ * vLLM with its NIXL connector in pull mode (vLLM 0.20 to 0.32): two requests, the hand-off in
+ * `kv_transfer_params`.
+ */
 import { type ClientRequest, last } from '../http/client-request.ts'
 import { editObject } from '../json/edit.ts'
 import { type Member, scanList, scanObject } from '../json/scan.ts'

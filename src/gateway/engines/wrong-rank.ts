@@ -1,12 +1,16 @@
 /**
- * A vLLM server with fewer ranks than configured responds 400 to every request for the others. The client is not to blame, and the
- * response is immediate: the missing rank would look like the least loaded worker and attract nearly all requests.
+ * A vLLM server with fewer ranks than configured responds 400 to every request for the others. The client is
+ * not to blame, and the response is immediate: the missing rank would look like the least loaded worker and
+ * attract nearly all requests.
  */
 
 /** These responses are short. */
 const MAX_BYTES = 4_096
 
-/** Recognised by its first words, which no client can forge: an error that quotes the request starts differently. */
+/**
+ * Recognised by its first words, which no client can forge: an error that quotes the request starts
+ * differently.
+ */
 export function isWrongRank(dpRank: number | undefined, status: number, body: Buffer): boolean {
   if (dpRank === undefined || status !== 400 || body.length > MAX_BYTES) return false
   return messageIn(body)?.startsWith(`data_parallel_rank ${dpRank} is out of range`) === true

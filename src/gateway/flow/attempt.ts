@@ -35,7 +35,10 @@ interface Attempting {
   readonly events: RequestEvents
 }
 
-/** Calls `tryOnce` until it is done, or rejects with the refusal of the last attempt. Attempts are numbered from 1. */
+/**
+ * Calls `tryOnce` until it is done, or rejects with the refusal of the last attempt. Attempts are numbered
+ * from 1.
+ */
 export async function attempts<T>(
   ctx: FlowContext,
   of: Attempting,

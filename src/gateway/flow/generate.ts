@@ -1,7 +1,7 @@
 /**
- * The flow of a generation: prefill, decision, decode, end. Nothing reaches the client before the first byte of decode, so until then a
- * failure is met by starting over without the worker that failed. Its hand-off may have been read, and the prefix cache makes a second
- * prefill cheap. After the first byte nothing is retried.
+ * The flow of a generation: prefill, decision, decode, end. Nothing reaches the client before the first byte
+ * of decode, so until then a failure is met by starting over without the worker that failed. Its hand-off may
+ * have been read, and the prefix cache makes a second prefill cheap. After the first byte nothing is retried.
  */
 import type { Role } from '../../cluster/worker.ts'
 import type { ClientRequest } from '../http/client-request.ts'
@@ -45,7 +45,9 @@ async function onTwoWorkers(ctx: FlowContext, generation: Generation): Promise<O
   const { exchange, events, request, sink } = generation
   const limits = limitsOf(ctx, request)
   const excluded = new Set<string>()
-  /** A hand-off that no decode worker has used. The next attempt uses it; if there is none, it is released. */
+  /**
+   * A hand-off that no decode worker has used. The next attempt uses it; if there is none, it is released.
+   */
   let unused: HandedOff | undefined
   /** The decode worker, if the engine wants it chosen before prefill. */
   let bound: DecodePlacement | undefined
@@ -133,8 +135,8 @@ async function onOneWorker(ctx: FlowContext, generation: Generation, role: Role)
 }
 
 /**
- * A non-streamed response shows nothing before its end: it may take as long as a stream of as many tokens. `prefillMs`: added where the
- * worker prefills as well.
+ * A non-streamed response shows nothing before its end: it may take as long as a stream of as many tokens.
+ * `prefillMs`: added where the worker prefills as well.
  */
 function limitsOf({ settings }: FlowContext, { stream, maxTokens }: ClientRequest, prefillMs = 0): LegLimits {
   const { firstTokenMs, betweenTokensMs, requestMs } = settings.timeouts
@@ -147,7 +149,10 @@ function isExpired({ settings: { lease } }: FlowContext, { leasedMs }: HandedOff
   return performance.now() - leasedMs > lease.durationMs * lease.usableShare
 }
 
-/** A 500 may also mean that the prefill worker is gone with the blocks: if there is no other decode worker, the same one is tried again. */
+/**
+ * A 500 may also mean that the prefill worker is gone with the blocks: if there is no other decode worker,
+ * the same one is tried again.
+ */
 async function mayHaveMissedBlocks(
   ctx: FlowContext,
   { worker }: DecodePlacement,

@@ -124,7 +124,10 @@ export class Handler {
     )
   }
 
-  /** A request is admitted when its body has arrived, or slow clients would take all places; a body that has no place is not read. */
+  /**
+   * A request is admitted when its body has arrived, or slow clients would take all places; a body that has
+   * no place is not read.
+   */
   async #admitted(
     { exchange, events }: Served,
     proceed: () => void,
@@ -195,12 +198,16 @@ export class Handler {
 
 function noop(): void {}
 
-/** A response that waits for earlier ones of its connection has no socket yet, and does not hear when the connection closes. */
-function followSocket(exchange: Exchange): void {
-  const { socket } = exchange.request
-  const gone = () => exchange.stop('client_gone')
+/**
+ * A response that waits for earlier ones of its connection has no socket yet, and Node does not tell it when the
+ * connection closes: shutdown would wait for it.
+ */
+function followSocket({ request: { socket }, response }: Exchange): void {
+  const gone = () => {
+    if (response.socket === null) response.emit('close')
+  }
   socket.setMaxListeners(0).once('close', gone)
-  exchange.response.once('close', () => socket.off('close', gone))
+  response.once('close', () => socket.off('close', gone))
 }
 
 /** Shutdown waits for connections, and this one is of no more use to its client. */

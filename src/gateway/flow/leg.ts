@@ -1,6 +1,7 @@
 /**
- * One request to one worker, whose response goes to a sink. The sink gets nothing before the first event of a good response, so until
- * then the request can be retried elsewhere. After that the leg makes sure that the sink learns how the stream ended.
+ * One request to one worker, whose response goes to a sink. The sink gets nothing before the first event of a
+ * good response, so until then the request can be retried elsewhere. After that the leg makes sure that the
+ * sink learns how the stream ended.
  */
 import { Refusal } from '../http/refusal.ts'
 import type { Attempt, RequestEvents } from '../observe/request-observer.ts'
@@ -79,7 +80,10 @@ class RunningLeg implements UpstreamHandler {
   #call!: UpstreamCall
   #unhook = () => {}
   #stopped: UpstreamFailure | undefined
-  /** To the first event, then between events; cleared while the client is slow, which is not the worker's fault. */
+  /**
+   * To the first event, then between events; cleared while the client is slow, which is not the worker's
+   * fault.
+   */
   #timer: NodeJS.Timeout | undefined
   /** When bytes came last. The timer checks it when due, which costs less than a new timer per token. */
   #lastMs = 0

@@ -1,4 +1,7 @@
-/** Routes that the gateway takes no part in: one decode worker responds, and the response is passed on unchanged. */
+/**
+ * Routes that the gateway takes no part in: one decode worker responds, and the response is passed on
+ * unchanged.
+ */
 import type { Exchange } from '../http/exchange.ts'
 import { last, withoutFields } from '../http/client-request.ts'
 import { scanObject } from '../json/scan.ts'

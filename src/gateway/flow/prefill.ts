@@ -1,4 +1,7 @@
-/** The first leg: a prefill worker reads the prompt and says where its KV cache is. Retried elsewhere when a worker fails. */
+/**
+ * The first leg: a prefill worker reads the prompt and says where its KV cache is. Retried elsewhere when a
+ * worker fails.
+ */
 import type { WorkerSpec } from '../../cluster/worker.ts'
 import type { Handoff } from '../engines/engine.ts'
 import { type RefusalCode, Refusal } from '../http/refusal.ts'

@@ -1,7 +1,7 @@
 /**
- * A hash of the start of a prompt, computed from the client's text because the gateway has no tokenizer. For a chat it covers the tools
- * and each message's role and content in the order in which chat templates use them, independent of member order, white space and
- * escapes.
+ * A hash of the start of a prompt, computed from the client's text because the gateway has no tokenizer. For
+ * a chat it covers the tools and each message's role and content in the order in which chat templates use
+ * them, independent of member order, white space and escapes.
  */
 import type { ClientRequest } from '../http/client-request.ts'
 import { last } from '../http/client-request.ts'
@@ -101,7 +101,8 @@ class PrefixHash {
         at += 2
         continue
       }
-      // Adjacent escapes are decoded together: two may be the halves of one character. Each gives at least one byte.
+      // Adjacent escapes are decoded together: two may be the halves of one character. Each gives at least
+      // one byte.
       let run = at
       while (run < end && bytes[run] === BACKSLASH && run - at < 6 * this.#left + 12)
         run += bytes[run + 1] === LOWER_U ? 6 : 2

@@ -7,7 +7,10 @@ import type { FlowContext } from './context.ts'
 import type { Generation } from './generate.ts'
 import { workerHeaders } from './worker-headers.ts'
 
-/** After this time a live decode worker has accepted the request, if only into its queue, and aborting it frees the blocks. */
+/**
+ * After this time a live decode worker has accepted the request, if only into its queue, and aborting it
+ * frees the blocks.
+ */
 const LONG_ENOUGH_MS = 1_000
 
 /**

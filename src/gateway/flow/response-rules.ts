@@ -1,4 +1,7 @@
-/** How a worker's response is judged and read: one set of rules for generation, one for routes that are passed through. */
+/**
+ * How a worker's response is judged and read: one set of rules for generation, one for routes that are passed
+ * through.
+ */
 import type { WorkerSpec } from '../../cluster/worker.ts'
 import type { EngineAdapter } from '../engines/engine.ts'
 import { type ReplyHeaders, UpstreamFailure } from '../upstream/upstreams.ts'

@@ -1,4 +1,6 @@
-/** Where a worker's response goes: to the client unchanged, or into the merged response of a split request. */
+/**
+ * Where a worker's response goes: to the client unchanged, or into the merged response of a split request.
+ */
 import { errorEvent, type Refusal } from '../http/refusal.ts'
 import { ClientStream } from '../http/client-stream.ts'
 import type { Exchange } from '../http/exchange.ts'

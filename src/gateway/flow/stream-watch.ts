@@ -1,6 +1,6 @@
 /**
- * Scans a server-sent event stream as it passes, only as far as needed: how many events it had, whether one was an error, and whether it
- * ended with [DONE]. Chunks may cut an event anywhere; most hold exactly one.
+ * Scans a server-sent event stream as it passes, only as far as needed: how many events it had, whether one
+ * was an error, and whether it ended with [DONE]. Chunks may cut an event anywhere; most hold exactly one.
  */
 const [NEWLINE, RETURN, QUOTE, COLON, LOWER_D, LOWER_E, LOWER_O, OPEN] = [
   0x0a, 0x0d, 0x22, 0x3a, 0x64, 0x65, 0x6f, 0x7b,
@@ -22,7 +22,10 @@ export class StreamWatch {
   /** The line that the next chunk continues is empty so far. */
   #lineEmpty = true
 
-  /** @returns the number of bytes up to the end of the last whole event before an error event. After an error, always 0. */
+  /**
+   * @returns the number of bytes up to the end of the last whole event before an error event. After an error,
+   * always 0.
+   */
   push(chunk: Buffer): number {
     let at = 0
     while (at < chunk.length && !this.failed) {
@@ -38,7 +41,10 @@ export class StreamWatch {
     return at
   }
 
-  /** Position after the empty line that ends the event, or −1. Lines may end in \r\n and start in an earlier chunk. */
+  /**
+   * Position after the empty line that ends the event, or −1. Lines may end in \r\n and start in an earlier
+   * chunk.
+   */
   #endOfEvent(chunk: Buffer, from: number): number {
     let lineStart = from
     for (let at = chunk.indexOf(NEWLINE, from); at >= 0; at = chunk.indexOf(NEWLINE, at + 1)) {
@@ -69,7 +75,10 @@ export class StreamWatch {
   }
 }
 
-/** Starts with `data: {"` and then neither `e` nor `o`: neither [DONE] nor an error. Checked without creating a string. */
+/**
+ * Starts with `data: {"` and then neither `e` nor `o`: neither [DONE] nor an error. Checked without creating
+ * a string.
+ */
 function isOrdinary(chunk: Buffer, at: number): boolean {
   const letter = chunk[at + 8]
   const opens =

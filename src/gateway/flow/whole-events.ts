@@ -1,6 +1,6 @@
 /**
- * Passes a stream on in whole events, so that an error event can always follow and be read. An error event of the worker itself is held
- * back, with everything after it.
+ * Passes a stream on in whole events, so that an error event can always follow and be read. An error event of
+ * the worker itself is held back, with everything after it.
  */
 import type { StreamEvents } from './response-rules.ts'
 import { StreamWatch } from './stream-watch.ts'

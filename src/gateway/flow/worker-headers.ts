@@ -4,7 +4,9 @@ import type { Exchange } from '../http/exchange.ts'
 import type { TraceHeaders } from '../observe/request-observer.ts'
 import type { FlowContext } from './context.ts'
 
-/** Client headers that mean something to a worker. All others stop here, above all those that choose a rank. */
+/**
+ * Client headers that mean something to a worker. All others stop here, above all those that choose a rank.
+ */
 const PASSED = ['baggage', 'x-session-id', 'x-vllm-priority', 'user-agent'] as const
 /** Passed on unless the gateway traces the request itself. */
 const TRACE = ['traceparent', 'tracestate'] as const

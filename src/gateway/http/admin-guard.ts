@@ -1,6 +1,7 @@
 /**
- * Access to the admin API. With a token set, any client that sends it, from anywhere; API keys for /v1 do not count. Without a token,
- * clients on the local machine only, except proxies and browser pages of other sites, which act for others.
+ * Access to the admin API. With a token set, any client that sends it, from anywhere; API keys for /v1 do not
+ * count. Without a token, clients on the local machine only, except proxies and browser pages of other sites,
+ * which act for others.
  */
 import type { IncomingMessage } from 'node:http'
 import { Refusal } from './refusal.ts'
@@ -27,7 +28,10 @@ export function isFromHere(request: IncomingMessage): boolean {
   return isLoopback(request) && !isForwarded(request) && isOwnPage(request)
 }
 
-/** Headers that proxies add. A proxy that adds none looks like a local client, so a gateway behind a proxy needs a token. */
+/**
+ * Headers that proxies add. A proxy that adds none looks like a local client, so a gateway behind a proxy
+ * needs a token.
+ */
 const FORWARDED =
   /^(?:forwarded|via|x-real-ip|(?:x-|true-|x-cluster-)client-ip|(?:x-forwarded|x-envoy|x-original|x-amzn|x-arr|x-azure|x-appengine|cf|fastly|fly)-.*)$/
 
@@ -35,7 +39,10 @@ function isForwarded({ headers }: IncomingMessage): boolean {
   return Object.keys(headers).some(name => FORWARDED.test(name))
 }
 
-/** Browser pages of other sites can send requests here; Host and Origin give them away, also with DNS rebinding. */
+/**
+ * Browser pages of other sites can send requests here; Host and Origin give them away, also with DNS
+ * rebinding.
+ */
 function isOwnPage({ headers }: IncomingMessage): boolean {
   const { host = '', origin } = headers
   const name = host.replace(/:\d+$/, '')

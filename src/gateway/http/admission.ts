@@ -1,6 +1,6 @@
 /**
- * Limits the number of requests in progress. Further requests wait in a queue, first in, first out. If the queue is full, or the wait too
- * long, they are refused with a Retry-After.
+ * Limits the number of requests in progress. Further requests wait in a queue, first in, first out. If the
+ * queue is full, or the wait too long, they are refused with a Retry-After.
  */
 import { Refusal } from './refusal.ts'
 import type { StopSignal } from '../upstream/upstreams.ts'
@@ -52,7 +52,10 @@ export class Admission {
     if (this.isFull) throw this.#overloaded()
   }
 
-  /** Resolves when the request is admitted; call `leave` once when it has ended. Rejects with a Refusal, or on `stop`. */
+  /**
+   * Resolves when the request is admitted; call `leave` once when it has ended. Rejects with a Refusal, or on
+   * `stop`.
+   */
   enter(stop: StopSignal): Promise<void> {
     const { queueSize, queueTimeoutMs } = this.#limits
     if (this.hasRoom) {

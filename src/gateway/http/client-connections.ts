@@ -1,6 +1,6 @@
 /**
- * Open client connections and their traffic. Node counts the bytes of each socket; they are added up when it closes and at each scrape,
- * so that a token costs nothing.
+ * Open client connections and their traffic. Node counts the bytes of each socket; they are added up when it
+ * closes and at each scrape, so that a token costs nothing.
  */
 import type { Server } from 'node:http'
 import type { Socket } from 'node:net'

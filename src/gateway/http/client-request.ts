@@ -1,4 +1,7 @@
-/** What a client asks for: the few fields that decide how a request is served, read from the raw bytes of its body. */
+/**
+ * What a client asks for: the few fields that decide how a request is served, read from the raw bytes of its
+ * body.
+ */
 import { isUtf8 } from 'node:buffer'
 import { editObject } from '../json/edit.ts'
 import { type Member, scanList, scanObject } from '../json/scan.ts'

@@ -1,7 +1,8 @@
 /**
- * A response as an event stream. Chunks are passed on with the worker's chunked framing, and everything read at once is sent in one
- * write: Node's own framing joins four writes per token, which doubles the cost of sending it. Node's response still writes the head and
- * the end, so that it knows the state of the connection. HTTP/1.0 and pipelined responses go through Node's response entirely.
+ * A response as an event stream. Chunks are passed on with the worker's chunked framing, and everything read
+ * at once is sent in one write: Node's own framing joins four writes per token, which doubles the cost of
+ * sending it. Node's response still writes the head and the end, so that it knows the state of the
+ * connection. HTTP/1.0 and pipelined responses go through Node's response entirely.
  */
 import type { OutgoingHttpHeaders } from 'node:http'
 import type { Socket } from 'node:net'

@@ -133,7 +133,10 @@ export class Exchange implements StopSignal {
     this.#watchClient()
   }
 
-  /** Node restarts a socket's timer whenever bytes are sent, so a slow client is not mistaken for a stalled one. */
+  /**
+   * Node restarts a socket's timer whenever bytes are sent, so a slow client is not mistaken for a stalled
+   * one.
+   */
   #watchClient(): void {
     if (this.clientStallMs > 0 && this.response.writableLength > 0)
       this.response.setTimeout(this.clientStallMs)

@@ -65,7 +65,9 @@ export function createListener(
   return server
 }
 
-/** The last request of each connection. Earlier ones are complete, or the parser would not have reached it. */
+/**
+ * The last request of each connection. Earlier ones are complete, or the parser would not have reached it.
+ */
 type Newest = WeakMap<Socket, { readonly request: IncomingMessage; readonly response: ServerResponse }>
 
 /** Accept backlog: the most that Linux allows, for clients that all reconnect at once. */
@@ -98,8 +100,8 @@ export function addressOf(server: NetServer): string {
 }
 
 /**
- * Invalid HTTP, and requests that arrive too slowly, get an HTTP error if the client can still read it: in place of the response to the
- * broken request, or after the responses to earlier ones.
+ * Invalid HTTP, and requests that arrive too slowly, get an HTTP error if the client can still read it: in
+ * place of the response to the broken request, or after the responses to earlier ones.
  */
 function refuseBytes(
   error: NodeJS.ErrnoException,
@@ -168,7 +170,9 @@ function tlsOf({ certFile, keyFile, caFile }: ServerTls) {
   const options = {
     cert: readPem(certFile),
     key: readPem(keyFile),
-    ...(caFile !== undefined && { ca: readPem(caFile), requestCert: true, rejectUnauthorized: true }),
+    ca: caFile && readPem(caFile),
+    requestCert: caFile !== undefined,
+    rejectUnauthorized: caFile !== undefined,
   }
   checkPair(options, `${certFile} and ${keyFile}`)
   return options

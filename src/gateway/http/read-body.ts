@@ -7,9 +7,10 @@ const readers = new WeakMap<IncomingMessage, (reason: Error) => void>()
 const broken = new WeakMap<IncomingMessage, Refusal>()
 
 /**
- * Reads the whole body. Rejects as soon as it is known to be too large; `proceed` is called before anything is read. After a rejection
- * the rest of the body has not been read: the caller must keep it from being parsed as the next request (`refuse.ts`). `budget` is
- * shared by all bodies that are being read, and has this one's bytes back when the promise settles.
+ * Reads the whole body. Rejects as soon as it is known to be too large; `proceed` is called before anything
+ * is read. After a rejection the rest of the body has not been read: the caller must keep it from being
+ * parsed as the next request (`refuse.ts`). `budget` is shared by all bodies that are being read, and has
+ * this one's bytes back when the promise settles.
  */
 export function readBody(
   request: IncomingMessage,

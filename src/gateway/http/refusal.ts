@@ -1,6 +1,6 @@
 /**
- * The gateway's own error responses, each with a status and a stable code. Bodies have OpenAI's shape and name neither workers nor
- * addresses. docs/reference/errors.md lists this table.
+ * The gateway's own error responses, each with a status and a stable code. Bodies have OpenAI's shape and
+ * name neither workers nor addresses. docs/reference/errors.md lists this table.
  */
 export const REFUSALS = {
   ELDR_BAD_REQUEST: { status: 400, type: 'invalid_request_error', message: 'Invalid request.' },

@@ -1,7 +1,8 @@
 /**
- * Error responses to requests whose body has not been read. A small rest is read and discarded, and the connection stays open. Otherwise
- * the connection closes after the response, or the rest would be parsed as the next request. It closes only after the client has had
- * time to read: a socket that is closed while bytes arrive is reset, and a reset discards the response.
+ * Error responses to requests whose body has not been read. A small rest is read and discarded, and the
+ * connection stays open. Otherwise the connection closes after the response, or the rest would be parsed as
+ * the next request. It closes only after the client has had time to read: a socket that is closed while bytes
+ * arrive is reset, and a reset discards the response.
  */
 import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'

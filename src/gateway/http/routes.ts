@@ -63,7 +63,10 @@ function wrongMethod(allow: string): Route {
   return { kind: 'refused', code: 'ELDR_METHOD', allow }
 }
 
-/** Characters allowed in a passed-through path: a worker may decode an escape such as %65mbeddings to another path. */
+/**
+ * Characters allowed in a passed-through path: a worker may decode an escape such as %65mbeddings to another
+ * path.
+ */
 const PLAIN = /^\/[\w.~!$&'()*+,;=:@/-]*$/
 const TRICKS = /\/\.{1,2}(\/|$)|\/\/|%2e|%2f|%5c|\\/i
 

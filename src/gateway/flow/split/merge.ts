@@ -39,7 +39,10 @@ export function mergeUsage(parts: readonly Part[], usages: readonly (Partial<Usa
   }
 }
 
-/** Rewrites id and index of a part's event. Undefined for an event without choices: usage is sent once, at the end. */
+/**
+ * Rewrites id and index of a part's event. Undefined for an event without choices: usage is sent once, at the
+ * end.
+ */
 export function rewriteEvent(id: string, index: number, event: Json): Json | undefined {
   const choices = choicesOf(event)
   if (choices.length === 0) return undefined

@@ -1,6 +1,6 @@
 /**
- * Splits a request for several choices or prompts into requests for one choice of one prompt each, because an engine returns the hand-off
- * of only one. Choice c of prompt p has index p·n + c, as in OpenAI's API.
+ * Splits a request for several choices or prompts into requests for one choice of one prompt each, because an
+ * engine returns the hand-off of only one. Choice c of prompt p has index p·n + c, as in OpenAI's API.
  */
 import { editObject } from '../../json/edit.ts'
 import { scanObject } from '../../json/scan.ts'
