@@ -69,6 +69,7 @@ async function onTwoWorkers(ctx: FlowContext, generation: Generation): Promise<O
     if (exchange.stopped !== undefined) return done(stoppedOutcome(exchange))
     if (isExpired(ctx, prefilled)) {
       unused = undefined
+      bound?.end('ignored')
       events.handoffUnused('expired')
       const refusal = new Refusal('ELDR_HANDOFF_BAD', { retryAfterSeconds: 1 })
       return failed('prefill', 'lease', new Set(), refusal)
@@ -83,11 +84,12 @@ async function onTwoWorkers(ctx: FlowContext, generation: Generation): Promise<O
       exclude(excluded, placement.worker, end.failure.kind)
     return failed('decode', end.failure.kind, excluded, refusalOf('decode', end))
   }
-  return attempts(ctx, generation, number => attempt(number).finally(() => bound?.end('ignored'))).finally(
-    () => {
-      if (unused !== undefined) releaseHandoff(ctx, generation, unused.handoff, excluded, bound?.worker)
-    },
-  )
+  try {
+    return await attempts(ctx, generation, attempt)
+  } finally {
+    bound?.end('ignored')
+    if (unused !== undefined) releaseHandoff(ctx, generation, unused.handoff, excluded, bound?.worker)
+  }
 }
 
 /** vLLM does not free the blocks of a request that it refuses before its engine has it. */

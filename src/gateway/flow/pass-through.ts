@@ -5,7 +5,8 @@
 import type { Exchange } from '../http/exchange.ts'
 import { last, withoutFields } from '../http/client-request.ts'
 import { scanObject } from '../json/scan.ts'
-import type { Outcome, RequestEvents } from '../observe/request-observer.ts'
+import { Attempt, type Outcome, type RequestEvents } from '../observe/request-observer.ts'
+import { NEVER } from '../routing/lost-workers.ts'
 import { attempts, done, exclude, failed, type Tried } from './attempt.ts'
 import type { FlowContext } from './context.ts'
 import { noWorker, outcomeOf, refusalOf, stoppedOutcome } from './generation-end.ts'
@@ -29,7 +30,6 @@ export async function passThrough(ctx: FlowContext, passed: PassedRequest): Prom
   // Only a GET is repeated after a worker may have seen it.
   const isSafe = exchange.request.method !== 'POST'
   const body = isSafe ? undefined : withoutFields(passed.body, engine.reservedFields).body
-  const message = { method: isSafe ? 'GET' : 'POST', path, body } as const
   const limits = limitsOf(ctx, path, body)
   const sink = clientSink(exchange)
   const excluded = new Set<string>()
@@ -39,9 +39,19 @@ export async function passThrough(ctx: FlowContext, passed: PassedRequest): Prom
     if (placement === undefined) throw noWorker('decode')
     const { worker } = placement
     const mayLose = isSafe && number <= settings.retries.max
-    const attempt = { leg: 'relay', number, streamed: false } as const
-    const sending = { worker, message, rules: PASS_THROUGH_RULES, limits, mayLose, attempt }
     const requestId = exchange.id
+    const method = isSafe ? 'GET' : 'POST'
+    const attempt = new Attempt({
+      leg: 'relay',
+      worker,
+      number,
+      requestId,
+      servesClient: true,
+      streamed: false,
+      method,
+    })
+    const lost = mayLose ? ctx.lost.of(worker.id) : NEVER
+    const sending = { attempt, path, body, rules: PASS_THROUGH_RULES, limits, lost }
     const end = await send(ctx, { exchange, events, requestId, sink }, sending).catch((error: unknown) => {
       placement.end('ignored')
       throw error

@@ -5,7 +5,7 @@
 import type { WorkerSpec } from '../../cluster/worker.ts'
 import type { Handoff } from '../engines/engine.ts'
 import { type RefusalCode, Refusal } from '../http/refusal.ts'
-import { Attempt } from '../observe/request-observer.ts'
+import { Attempt, type AttemptEnd } from '../observe/request-observer.ts'
 import { NEVER } from '../routing/lost-workers.ts'
 import type { Placement } from '../routing/placement.ts'
 import { type ReplyHeaders, type UpstreamAnswer, UpstreamFailure } from '../upstream/upstreams.ts'
@@ -124,7 +124,7 @@ async function prefillOn(
   else if (end.kind === 'failed' && end.code !== 'ELDR_OVERLOADED')
     placement.end('failed', isUnreachable(end.cause))
   else placement.end('ignored')
-  events.attemptEnded(attempt, end.kind === 'handed_off' ? { kind: end.kind, ...idsOf(end.handoff) } : end)
+  events.attemptEnded(attempt, end.kind === 'handed_off' ? observedHandoff(end.handoff) : end)
   return end
 }
 
@@ -150,9 +150,14 @@ function judge(
   const read = engine.readHandoff(body, request)
   if (read.kind === 'invalid')
     return { kind: 'failed', cause: 'handoff', why: read.why, code: 'ELDR_HANDOFF_BAD', status }
-  return { ...read, leasedMs: startedMs, prefilledMs: performance.now() }
+  return {
+    kind: 'handed_off',
+    handoff: read.handoff,
+    leasedMs: startedMs,
+    prefilledMs: performance.now(),
+  }
 }
 
-function idsOf({ promptTokens, engineId }: Handoff) {
-  return { promptTokens, engineId }
+function observedHandoff({ promptTokens, engineId }: Handoff): AttemptEnd {
+  return { kind: 'handed_off', promptTokens, engineId }
 }

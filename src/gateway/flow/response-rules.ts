@@ -42,31 +42,39 @@ export interface WholeBody {
 }
 
 /** Completions and chats, whose streams end with [DONE]. `wantsStream`: what the client asked for. */
-export function generationRules(
-  engine: EngineAdapter,
-  worker: WorkerSpec,
-  wantsStream: boolean,
-): ResponseRules {
-  return {
-    accept(status, headers) {
-      if (status !== 200) return 'body'
-      const type = String(headers['content-type'] ?? 'none').toLowerCase()
-      const streams = wantsStream && type.startsWith('text/event-stream')
-      if (!streams && (wantsStream || !type.startsWith('application/json')))
-        return new UpstreamFailure('garbage', `a response of type ${type}`)
-      if (!streams) return 'body'
-      // The gateway did not ask for compression, and a stream must be inspected.
-      return isCompressed(headers) ? new UpstreamFailure('garbage', 'a compressed stream') : 'stream'
-    },
-    streamEvents: () => new WholeEvents(),
-    readBody(status, headers, body) {
-      if (status !== 200 && (status < 400 || status === 429 || status >= 500))
-        return new UpstreamFailure('status', `status ${status}`)
-      const missingRank = engine.missingRank(worker, status, body)
-      if (missingRank !== undefined) return new UpstreamFailure('status', missingRank)
-      if (status !== 200 || isCompressed(headers)) return { body, tokens: 0 }
-      return readWhole(body, engine) ?? new UpstreamFailure('garbage', 'a response that is not JSON')
-    },
+export class GenerationRules implements ResponseRules {
+  readonly #engine: EngineAdapter
+  readonly #worker: WorkerSpec
+  readonly #wantsStream: boolean
+
+  constructor(engine: EngineAdapter, worker: WorkerSpec, wantsStream: boolean) {
+    this.#engine = engine
+    this.#worker = worker
+    this.#wantsStream = wantsStream
+  }
+
+  accept(status: number, headers: ReplyHeaders): 'stream' | 'body' | UpstreamFailure {
+    if (status !== 200) return 'body'
+    const type = String(headers['content-type'] ?? 'none').toLowerCase()
+    const streams = this.#wantsStream && type.startsWith('text/event-stream')
+    if (!streams && (this.#wantsStream || !type.startsWith('application/json')))
+      return new UpstreamFailure('garbage', `a response of type ${type}`)
+    if (!streams) return 'body'
+    // The gateway did not ask for compression, and a stream must be inspected.
+    return isCompressed(headers) ? new UpstreamFailure('garbage', 'a compressed stream') : 'stream'
+  }
+
+  streamEvents(): StreamEvents {
+    return new WholeEvents()
+  }
+
+  readBody(status: number, headers: ReplyHeaders, body: Buffer): WholeBody | UpstreamFailure {
+    if (status !== 200 && (status < 400 || status === 429 || status >= 500))
+      return new UpstreamFailure('status', `status ${status}`)
+    const missingRank = this.#engine.missingRank(this.#worker, status, body)
+    if (missingRank !== undefined) return new UpstreamFailure('status', missingRank)
+    if (status !== 200 || isCompressed(headers)) return { body, tokens: 0 }
+    return readWhole(body, this.#engine) ?? new UpstreamFailure('garbage', 'a response that is not JSON')
   }
 }
 

@@ -1,13 +1,13 @@
 /** One attempt on one worker whose response goes to the client: sent, watched, and given back once. */
-import type { WorkerSpec } from '../../cluster/worker.ts'
-import { Attempt, type AttemptEnd, type Leg } from '../observe/request-observer.ts'
+import { Attempt, type AttemptEnd } from '../observe/request-observer.ts'
 import { NEVER } from '../routing/lost-workers.ts'
 import type { DecodePlacement, Placement } from '../routing/placement.ts'
 import { isUnreachable } from './attempt.ts'
 import type { FlowContext } from './context.ts'
 import type { Generation } from './generate.ts'
 import { type LegEnd, type LegLimits, runLeg } from './leg.ts'
-import { generationRules, type ResponseRules } from './response-rules.ts'
+import type { StopSignal } from '../upstream/upstreams.ts'
+import { GenerationRules, type ResponseRules } from './response-rules.ts'
 import { workerHeaders } from './worker-headers.ts'
 
 interface Sending {
@@ -26,18 +26,26 @@ export async function sendGeneration(
 ): Promise<LegEnd> {
   const { request, path } = generation
   const { worker } = placement
-  const end = await send(ctx, generation, {
+  const attempt = new Attempt({
+    leg: worker.role,
     worker,
-    limits,
-    message: { method: 'POST', path, body },
-    rules: generationRules(ctx.engine, worker, request.stream),
-    // A worker that turns out to be lost is given up only while there is another attempt.
-    mayLose: number <= ctx.settings.retries.max,
-    attempt: { leg: worker.role, number, streamed: request.stream, policy: placement.policy },
-  }).catch((error: unknown) => {
+    number,
+    requestId: generation.requestId,
+    servesClient: true,
+    streamed: request.stream,
+    policy: placement.policy,
+    method: 'POST',
+  })
+  const rules = new GenerationRules(ctx.engine, worker, request.stream)
+  // A worker that turns out to be lost is given up only while there is another attempt.
+  const lost = number <= ctx.settings.retries.max ? ctx.lost.of(worker.id) : NEVER
+  let end: LegEnd
+  try {
+    end = await send(ctx, generation, { attempt, path, body, rules, limits, lost })
+  } catch (error) {
     placement.end('ignored')
     throw error
-  })
+  }
   if (end.kind === 'served' && end.status === 200) placement.end('succeeded')
   else if (end.kind !== 'failed') placement.end('ignored')
   // A worker that has no room has not failed.
@@ -45,38 +53,33 @@ export async function sendGeneration(
   return end
 }
 
-export interface Message {
-  readonly worker: WorkerSpec
-  readonly message: { readonly method: 'GET' | 'POST'; readonly path: string; readonly body?: Buffer }
+export interface Sent {
+  readonly attempt: Attempt
+  readonly path: string
+  readonly body: Buffer | undefined
   readonly rules: ResponseRules
   readonly limits: LegLimits
-  readonly mayLose: boolean
-  readonly attempt: {
-    readonly leg: Leg
-    readonly number: number
-    readonly streamed: boolean
-    readonly policy?: string | undefined
-  }
+  /** Fires when the worker is lost. */
+  readonly lost: StopSignal
 }
 
 /** Tells observers of the attempt. The caller ends the placement. */
 export async function send(
   ctx: FlowContext,
   { exchange, events, requestId, sink }: Omit<Generation, 'request' | 'path'>,
-  { worker, message, rules, limits, mayLose, attempt: options }: Message,
+  { attempt, path, body, rules, limits, lost }: Sent,
 ): Promise<LegEnd> {
-  const { method } = message
-  const attempt = new Attempt({ ...options, worker, requestId, method, servesClient: true })
+  const { worker, method } = attempt
   events.attemptStarted(attempt)
   const headers = workerHeaders(ctx, exchange, requestId, worker, attempt.trace ?? events.trace)
-  const lost = mayLose ? ctx.lost.of(worker.id) : NEVER
   const plan = { rules, limits, sink, stop: exchange, lost, events, attempt }
-  const end = await runLeg(ctx.upstreams, worker.url, { ...message, headers }, plan).catch(
-    (error: unknown) => {
-      events.attemptEnded(attempt, { kind: 'fault' })
-      throw error
-    },
-  )
+  let end: LegEnd
+  try {
+    end = await runLeg(ctx.upstreams, worker.url, { method, path, headers, body }, plan)
+  } catch (error) {
+    events.attemptEnded(attempt, { kind: 'fault' })
+    throw error
+  }
   events.attemptEnded(attempt, observedEnd(end))
   return end
 }

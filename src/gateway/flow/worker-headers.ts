@@ -8,8 +8,8 @@ import type { FlowContext } from './context.ts'
  * Client headers that mean something to a worker. All others stop here, above all those that choose a rank.
  */
 const PASSED = ['baggage', 'x-session-id', 'x-vllm-priority', 'user-agent'] as const
-/** Passed on unless the gateway traces the request itself. */
-const TRACE = ['traceparent', 'tracestate'] as const
+/** Trace context passes too, unless the gateway traces the request itself. */
+const PASSED_UNTRACED = [...PASSED, 'traceparent', 'tracestate'] as const
 
 /** Both legs carry the same request id. Responses must not be compressed, because streams are inspected. */
 export function workerHeaders(
@@ -24,13 +24,11 @@ export function workerHeaders(
     'accept-encoding': 'identity',
     'x-request-id': requestId,
   }
-  const pass = (name: string) => {
+  for (const name of trace === undefined ? PASSED_UNTRACED : PASSED) {
     const value = request.headers[name]
     if (typeof value === 'string') headers[name] = value
   }
-  for (const name of PASSED) pass(name)
-  if (trace === undefined) for (const name of TRACE) pass(name)
-  else {
+  if (trace !== undefined) {
     headers['traceparent'] = trace.traceparent
     if (trace.tracestate !== undefined) headers['tracestate'] = trace.tracestate
   }

@@ -51,7 +51,7 @@ interface AttemptOptions {
   readonly streamed: boolean
   /** The policy that placed it, for a decode worker. */
   readonly policy?: string | undefined
-  readonly method?: string
+  readonly method?: 'GET' | 'POST'
 }
 
 /**
@@ -65,7 +65,7 @@ export class Attempt {
   readonly servesClient: boolean
   readonly streamed: boolean
   readonly policy: string | undefined
-  readonly method: string
+  readonly method: 'GET' | 'POST'
   readonly startedMs = performance.now()
   firstByteMs = 0
   lastTokenMs = 0

@@ -39,7 +39,8 @@ class StoryWriter implements RequestListener {
   readonly #insight: Insight
   readonly #story: Story
   readonly #request: ObservedRequest
-  readonly #legs = new Map<Attempt, LegStory>()
+  /** By attempt, of which there are few. */
+  readonly #legs: { readonly attempt: Attempt; readonly leg: LegStory }[] = []
 
   constructor(insight: Insight, story: Story, request: ObservedRequest) {
     this.#insight = insight
@@ -62,17 +63,21 @@ class StoryWriter implements RequestListener {
     const { leg, worker, number, requestId } = attempt
     if (leg === 'relay') return
     const legStory = this.#story.leg(leg, worker.id, number, requestId)
-    if (legStory !== undefined) this.#legs.set(attempt, legStory)
+    if (legStory !== undefined) this.#legs.push({ attempt, leg: legStory })
   }
 
   firstByte(attempt: Attempt): void {
-    this.#legs.get(attempt)?.firstByte()
+    this.#leg(attempt)?.firstByte()
   }
 
   attemptEnded(attempt: Attempt, end: AttemptEnd): void {
     const why = end.kind === 'failed' ? publicReason(end.cause, end.why) : undefined
     const hasTokens = attempt.servesClient && end.kind !== 'fault'
-    this.#legs.get(attempt)?.ended(end.kind, hasTokens ? attempt.tokens : undefined, why)
+    this.#leg(attempt)?.ended(end.kind, hasTokens ? attempt.tokens : undefined, why)
+  }
+
+  #leg(of: Attempt): LegStory | undefined {
+    return this.#legs.find(({ attempt }) => attempt === of)?.leg
   }
 
   ended(outcome: Outcome): void {
@@ -83,22 +88,33 @@ class StoryWriter implements RequestListener {
   }
 }
 
-/** Reports the times of attempts to `pace`, which may be in another process. */
-export function paceObserver(pace: Pick<Pace, 'firstByte' | 'stream' | 'onWorker'>): RequestObserver {
+type PaceSink = Pick<Pace, 'firstByte' | 'stream' | 'onWorker'>
+
+/** Reports times of attempts to `pace`, which may live in another process. */
+export function paceObserver(pace: PaceSink): RequestObserver {
   return {
     observe: ({ exchange, route }) =>
-      route.kind !== 'generate'
-        ? undefined
-        : {
-            firstByte({ policy, streamed, firstByteMs }) {
-              if (policy !== undefined && streamed) pace.firstByte(policy, firstByteMs - exchange.startedMs)
-            },
-            attemptEnded({ worker, policy, tokenMs, startedMs, endedMs }, { kind }) {
-              if (kind === 'handed_off') pace.onWorker(worker.id, endedMs - startedMs)
-              if (policy === undefined || tokenMs === undefined) return
-              pace.stream(policy, tokenMs)
-              pace.onWorker(worker.id, tokenMs)
-            },
-          },
+      route.kind === 'generate' ? new PaceReporter(pace, exchange.startedMs) : undefined,
+  }
+}
+
+class PaceReporter implements RequestListener {
+  readonly #pace: PaceSink
+  readonly #startedMs: number
+
+  constructor(pace: PaceSink, startedMs: number) {
+    this.#pace = pace
+    this.#startedMs = startedMs
+  }
+
+  firstByte({ policy, streamed, firstByteMs }: Attempt): void {
+    if (policy !== undefined && streamed) this.#pace.firstByte(policy, firstByteMs - this.#startedMs)
+  }
+
+  attemptEnded({ worker, policy, tokenMs, startedMs, endedMs }: Attempt, { kind }: AttemptEnd): void {
+    if (kind === 'handed_off') this.#pace.onWorker(worker.id, endedMs - startedMs)
+    if (policy === undefined || tokenMs === undefined) return
+    this.#pace.stream(policy, tokenMs)
+    this.#pace.onWorker(worker.id, tokenMs)
   }
 }
