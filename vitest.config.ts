@@ -8,7 +8,7 @@ export default defineConfig({
     globalSetup: ['test/build.ts'],
     reporters: process.env['CI'] === undefined ? ['default'] : ['default', './test/plain-summary.ts'],
     // Two even on two cores: half of the time is spent waiting for processes and sockets.
-    maxWorkers: Math.max(2, availableParallelism() - 1),
+    maxWorkers: Math.max(3, availableParallelism() - 1),
     testTimeout: 60_000,
     hookTimeout: 60_000,
   },
