@@ -117,7 +117,7 @@ describe('eldr up --backend tiny', () => {
     [
       'a trace that was captured from other prompts',
       () => ['--load', '5', '--trace', shipped('tiny6-long-task.evaluation')],
-      /not captured of these prompts.*ELDR_TRACE_OF_OTHER_PROMPTS/s,
+      /captured from other prompts.*ELDR_TRACE_OF_OTHER_PROMPTS/s,
     ],
     ['other prompts', () => ['--load', '5', '--prompts', PROMPTS_FILE], /ELDR_TRACE_OF_OTHER_PROMPTS/],
     [
