@@ -32,7 +32,7 @@ describe('eldr demo --backend tiny', () => {
       '--json',
     )
     expect(err).toMatch(
-      /1P2D on this machine: tiny6 computed, step times from profile h200-first.* 24 requests/,
+      /1P2D on this machine: tiny6 computed, step times from profile h200-first at 0.3× speed. 24 requests/,
     )
     const result = JSON.parse(out) as {
       policies: {
