@@ -1,5 +1,8 @@
 /** The flow knows no engine: it serves one that binds the decode worker before prefill as it serves vLLM. */
 import { afterEach, describe, expect, it } from 'vitest'
+import type { WorkerSpec } from '../../src/cluster/worker.ts'
+import type { Handoff } from '../../src/gateway/engines/engine.ts'
+import { type ClientRequest, readRequest } from '../../src/gateway/http/client-request.ts'
 import { ENGINE_NAMES, loadEngine } from '../../src/gateway/engines/registry.ts'
 import type { RequestObserver } from '../../src/gateway/observe/request-observer.ts'
 import type { ReceivedRequest } from '../fake-worker/index.ts'
@@ -94,6 +97,39 @@ describe('an engine that pushes its KV cache to the decode worker', () => {
     ]
     const chosen = cluster.decodes.filter(({ counters }) => counters.handoffsRead === 1)
     expect(chosen.map(({ url }) => url)).toEqual([json.push_kv.to])
+  })
+})
+
+describe('an adapter that throws', () => {
+  const broken = () => {
+    throw new Error('a broken adapter')
+  }
+
+  it.each(['prefillBody', 'readHandoff', 'decodeBody', 'rankHeaders', 'missingRank'] as const)(
+    'in %s fails the request and leaves nothing behind',
+    async method => {
+      const vllm = await loadEngine('vllm-nixl', { reuseTokenIds: false })
+      cluster = await startCluster({ prefill: 1, decode: 1, engine: { ...vllm, [method]: broken } })
+      const tickets = watchTickets(cluster)
+      const response = await ask()
+      expect([response.status, response.headers.get('x-eldr-error-code')]).toEqual([500, 'ELDR_INTERNAL'])
+      await tickets.settled()
+    },
+  )
+})
+
+describe('a rank', () => {
+  it('may be a field of the body: the adapter knows the worker of each leg', () => {
+    const engine = pushEngine()
+    const request = readRequest('completions', Buffer.from('{"prompt":"a"}')) as ClientRequest
+    const worker: WorkerSpec = { id: 'd', role: 'decode', url: 'http://d', dpRank: 3 }
+    const handoff = { transfer: Buffer.from('"x"') } as Handoff
+    const bodies = [
+      engine.prefillBody(request, worker, worker),
+      engine.decodeBody(request, handoff, worker),
+      engine.releaseBody(request, handoff, worker)!,
+    ]
+    for (const body of bodies) expect(JSON.parse(body.toString())).toMatchObject({ rank: 3 })
   })
 })
 

@@ -292,8 +292,8 @@ export function faultMatrix(adapter?: EngineAdapter): void {
       }))
 
     it('that responds with 400 is believed: no other worker is tried', () =>
-      withWorkers(2, async ({ tickets, workersOf, triesOf, counted, ask }) => {
-        for (const worker of workersOf(leg)) worker.fail({ kind: 'status', status: 400, message: 'too long' })
+      withWorkers(2, async ({ tickets, triesOf, counted, ask, strikeOnce }) => {
+        strikeOnce(leg, { kind: 'status', status: 400, message: 'too long' })
         const response = await ask(way)
         expect([response.status, await response.json()]).toMatchObject([
           400,

@@ -82,4 +82,40 @@ describe('a listener that was added from outside', () => {
     await cluster.post('/v1/embeddings', {})
     expect(heard).toEqual([['ended', 'refused', 'ELDR_NOT_GENERATION']])
   })
+
+  it('cannot harm a request by throwing', async () => {
+    const broken = () => {
+      throw new Error('a broken listener')
+    }
+    const events = [
+      'admitted',
+      'read',
+      'promptCounted',
+      'decided',
+      'attemptStarted',
+      'firstByte',
+      'tokens',
+      'attemptEnded',
+      'ended',
+    ]
+    const listener = Object.fromEntries(events.map(name => [name, broken])) as RequestListener
+    const { observer, heard } = recorder()
+    cluster = await startCluster({
+      prefill: 1,
+      decode: 1,
+      observers: [{ observe: broken }, { observe: () => listener }, observer],
+    })
+    for (const body of [
+      { prompt: 'a', max_tokens: 4, stream: true },
+      { prompt: 'a', max_tokens: 1 },
+    ]) {
+      const response = await cluster.post('/v1/completions', body)
+      expect([response.status, (await response.text()).length > 0]).toEqual([200, true])
+    }
+    await cluster.idle()
+    expect(heard.filter(([kind]) => kind === 'ended')).toEqual([
+      ['ended', 'ok', undefined],
+      ['ended', 'ok', undefined],
+    ])
+  })
 })

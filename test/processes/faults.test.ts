@@ -273,7 +273,7 @@ describe('without free file descriptors', () => {
       const pid = here.pidOf('relay-1')
       process.kill(pid, 'SIGKILL')
       const said = async () => (await pause(10), here.process.said())
-      await polled(said, text => text.includes('it cannot be started'), 'the log to say so')
+      await polled(said, text => text.includes('it could not be started'), 'the log to say so')
       expect(runs(supervisor)).toBe(true)
       allow(1_024)
       await here.replaced('relay-1', pid)

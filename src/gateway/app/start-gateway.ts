@@ -73,9 +73,9 @@ export interface Gateway {
   readonly placement: LocalPlacementClient
   /** Routes of the admin API. */
   readonly routes: Admin['routes']
-  /** No new requests from now on; it goes on answering at its own routes. */
+  /** Refuses new requests; the gateway's own routes still respond. */
   drain(): void
-  /** No new requests; those under way may end within the grace period. */
+  /** Refuses new requests; running ones may finish within the grace period. */
   stop(): Promise<void>
 }
 

@@ -17,22 +17,24 @@ export interface EngineAdapter {
    * host or other blocks.
    */
   readonly reservedFields: readonly string[]
+  /** Client headers that mean something to this engine alone. */
+  readonly passedHeaders: readonly string[]
 
   /**
    * Body of the prefill leg: not streamed, one token. `decode`: the chosen decode worker, where the order has
    * one.
    */
-  prefillBody(request: ClientRequest, decode: WorkerSpec | undefined): Buffer
+  prefillBody(request: ClientRequest, worker: WorkerSpec, decode: WorkerSpec | undefined): Buffer
   /** Reads the whole body of prefill's response. */
   readHandoff(response: Buffer, request: ClientRequest): HandoffResult
   /** Body of the decode leg: the client's own, with the hand-off. */
-  decodeBody(request: ClientRequest, handoff: Handoff): Buffer
+  decodeBody(request: ClientRequest, handoff: Handoff, worker: WorkerSpec): Buffer
   /**
    * Body of a decode request whose only purpose is to free the hand-off of a client that has left: not
    * streamed, one token. Undefined if the engine frees it without help.
    */
-  releaseBody(request: ClientRequest, handoff: Handoff): Buffer | undefined
-  /** Removes from a response what clients must not see. `fields`: its top-level members. */
+  releaseBody(request: ClientRequest, handoff: Handoff, worker: WorkerSpec): Buffer | undefined
+  /** Removes from a response what clients must not see. */
   cleanResponse(response: WorkerResponse): Buffer
 
   /** Headers that choose the data-parallel rank of a server; undefined for a worker without one. */

@@ -28,6 +28,7 @@ export function vllmNixl({ reuseTokenIds, rawCounts }: EngineOptions): EngineAda
     name: 'vllm-nixl',
     legOrder: 'decode_after_prefill',
     reservedFields: ['kv_transfer_params'],
+    passedHeaders: ['x-vllm-priority'],
 
     prefillBody({ api, body, members }) {
       return editObject(body, members, {

@@ -61,7 +61,7 @@ export function exclude(excluded: Set<string>, { id, url, dpRank }: WorkerSpec, 
   if (dpRank !== undefined && cause === 'connect') excluded.add(url)
 }
 
-/** Failures after which a worker counts as unreachable until its next health check. */
+/** Failures after which the health of a worker is checked at once. */
 export function isUnreachable(cause: string): boolean {
   return cause === 'connect' || cause === 'reset' || cause === 'timeout'
 }

@@ -1,7 +1,7 @@
 /**
- * The flow of a generation: prefill, decision, decode, end. Nothing reaches the client before the first byte
- * of decode, so until then a failure is met by starting over without the worker that failed. Its hand-off may
- * have been read, and the prefix cache makes a second prefill cheap. After the first byte nothing is retried.
+ * The flow of a generation: prefill, decision, decode, end. Nothing reaches the client before the first byte of
+ * decode, so until then the flow starts again on another worker after a failure, with a new prefill if the hand-off
+ * may have been read; the prefix cache makes that cheap. After the first byte nothing is retried.
  */
 import type { Role } from '../../cluster/worker.ts'
 import type { ClientRequest } from '../http/client-request.ts'
@@ -74,9 +74,8 @@ async function onTwoWorkers(ctx: FlowContext, generation: Generation): Promise<O
       const refusal = new Refusal('ELDR_HANDOFF_BAD', { retryAfterSeconds: 1 })
       return failed('prefill', 'lease', new Set(), refusal)
     }
-    const body = ctx.engine.decodeBody(request, handoff)
     const placement = bound ?? (await decide(ctx, generation, prefilled, excluded))
-    const end = await sendGeneration(ctx, generation, { placement, number, body, limits })
+    const end = await sendGeneration(ctx, generation, { placement, number, handoff, limits })
     if (wasUsed(end)) unused = undefined
     if (end.kind !== 'failed' || end.begun) return done(outcomeOf(exchange, end))
     if (bound !== undefined) unused = undefined // only the worker that failed could use it
@@ -117,7 +116,7 @@ async function decide(
 /** Without a hand-off: one worker does both. */
 async function onOneWorker(ctx: FlowContext, generation: Generation, role: Role): Promise<Outcome> {
   const { exchange, events, request } = generation
-  const { body, promptTokens } = request
+  const { promptTokens } = request
   const limits = limitsOf(ctx, request, ctx.settings.timeouts.prefillMs)
   const excluded = new Set<string>()
   return attempts(ctx, generation, async (number): Promise<Tried<Outcome>> => {
@@ -129,7 +128,7 @@ async function onOneWorker(ctx: FlowContext, generation: Generation, role: Role)
         : await ctx.placement.toPrefill(key(), promptTokens, excluded)
     if (placement === undefined) throw noWorker(role)
     if (number === 1) events.promptCounted(promptTokens)
-    const end = await sendGeneration(ctx, generation, { placement, number, body, limits })
+    const end = await sendGeneration(ctx, generation, { placement, number, limits })
     if (end.kind !== 'failed' || end.begun) return done(outcomeOf(exchange, end))
     exclude(excluded, placement.worker, end.failure.kind)
     return failed(role, end.failure.kind, excluded, refusalOf(role, end))

@@ -56,6 +56,8 @@ export class Handler {
   /** For bodies that are being read, which the gate does not count yet. */
   readonly #bodies: ByteBudget
   readonly #isAuthorized: (request: IncomingMessage) => boolean
+  readonly #observerFailed = (err: unknown) =>
+    this.#ctx.log.error({ err }, 'internal error in an observer of requests')
 
   constructor(ctx: FlowContext, gate: Gate, pages: Pages) {
     this.#ctx = ctx
@@ -81,7 +83,11 @@ export class Handler {
     this.open.add(exchange)
     response.once('close', () => this.open.delete(exchange))
     const isAuthorized = (route.kind === 'generate' || route.kind === 'pass') && this.#isAuthorized(request)
-    const events = new RequestEvents(this.#ctx.observers, { exchange, route, isAuthorized })
+    const events = new RequestEvents(
+      this.#ctx.observers,
+      { exchange, route, isAuthorized },
+      this.#observerFailed,
+    )
     let outcome: Outcome = 'failed'
     let code: RefusalCode | undefined
     try {
@@ -168,7 +174,7 @@ export class Handler {
       const sink = clientSink(exchange)
       return generate(this.#ctx, { exchange, events, request, requestId: exchange.id, path, sink })
     }
-    return runSplit(exchange, request, (part, requestId, sink) =>
+    return runSplit(exchange, request, engine.reservedFields, (part, requestId, sink) =>
       generate(this.#ctx, { exchange, events, request: part.request, requestId, path, sink }),
     )
   }

@@ -47,7 +47,6 @@ export function prefill(
   decode: WorkerSpec | undefined,
 ): Promise<PrefillEnd> {
   const { exchange, request } = generation
-  const body = ctx.engine.prefillBody(request, decode)
   const prefixKey = prefixKeyOf(request, ctx.settings.routing.prefixTokens)
   const excluded = new Set<string>()
   let refusal: Refusal | undefined
@@ -55,7 +54,13 @@ export function prefill(
     if (number > 1 && exchange.stopped !== undefined) return done({ kind: 'stopped' })
     const placement = await ctx.placement.toPrefill(prefixKey, request.promptTokens, excluded)
     if (placement === undefined) throw refusal ?? noWorker('prefill')
-    const end = await prefillOn(ctx, generation, { placement, body, number, decode })
+    let end: PrefillEnd | PrefillFailed
+    try {
+      end = await prefillOn(ctx, generation, { placement, number, decode })
+    } catch (error) {
+      placement.end('ignored')
+      throw error
+    }
     if (end.kind !== 'failed') return done(end)
     exclude(excluded, placement.worker, end.cause)
     refusal = end.code === 'ELDR_OVERLOADED' ? workersFull() : new Refusal(end.code, { retryAfterSeconds: 1 })
@@ -73,7 +78,6 @@ interface PrefillFailed {
 
 interface PrefillPlan {
   readonly placement: Placement
-  readonly body: Buffer
   readonly number: number
   readonly decode: WorkerSpec | undefined
 }
@@ -82,7 +86,7 @@ interface PrefillPlan {
 async function prefillOn(
   ctx: FlowContext,
   generation: Generation,
-  { placement, body, number, decode }: PrefillPlan,
+  { placement, number, decode }: PrefillPlan,
 ): Promise<PrefillEnd | PrefillFailed> {
   const { exchange, events, requestId, path, request } = generation
   const { worker } = placement
@@ -96,6 +100,7 @@ async function prefillOn(
     streamed: false,
   })
   events.attemptStarted(attempt)
+  const body = ctx.engine.prefillBody(request, worker, decode)
   const headers = workerHeaders(ctx, exchange, requestId, worker, attempt.trace ?? events.trace)
   const limits = {
     timeoutMs: timeouts.prefillMs,

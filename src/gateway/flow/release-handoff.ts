@@ -39,44 +39,50 @@ async function release(
   excluded: ReadonlySet<string>,
   bound: WorkerSpec | undefined,
 ): Promise<void> {
-  const body = ctx.engine.releaseBody(generation.request, handoff)
-  if (body === undefined) return
-  if (bound !== undefined) {
-    const failure = await decodeOneToken(ctx, generation, bound, body)
-    if (failure?.kind !== 'connect') generation.events.handoffUnused('released')
-    return
-  }
   const tried = new Set(excluded)
   for (;;) {
-    const placement = await ctx.placement.toRelease(tried)
-    if (placement === undefined) return
-    const failure = await decodeOneToken(ctx, generation, placement.worker, body)
-    const wasSeen = failure?.kind !== 'connect'
-    if (failure !== undefined) exclude(tried, placement.worker, failure.kind)
-    if (wasSeen) generation.events.handoffUnused('released')
-    placement.end('ignored')
-    if (wasSeen) return
+    const placement = bound === undefined ? await ctx.placement.toRelease(tried) : undefined
+    const worker = bound ?? placement?.worker
+    const body = worker && ctx.engine.releaseBody(generation.request, handoff, worker)
+    if (worker === undefined || body === undefined) return placement?.end('ignored')
+    const outcome = await decodeOneToken(ctx, generation, worker, body)
+    placement?.end('ignored')
+    if (outcome === 'released') generation.events.handoffUnused('released')
+    if (outcome !== 'not_seen' || bound !== undefined) return undefined
+    exclude(tried, worker, 'connect')
   }
 }
 
-/** @returns what went wrong, if anything. */
+/** `refused`: the worker has seen it and freed nothing; another would do the same. `not_seen`: it cannot be reached. */
+type ReleaseOutcome = 'released' | 'refused' | 'not_seen'
+
 function decodeOneToken(
   ctx: FlowContext,
   { exchange, events, requestId, path }: Generation,
   worker: WorkerSpec,
   body: Buffer,
-): Promise<UpstreamFailure | undefined> {
+): Promise<ReleaseOutcome> {
   const headers = workerHeaders(ctx, exchange, requestId, worker, events.trace)
   return new Promise(resolve => {
+    let status = 0
     const timer = setTimeout(
       () => call.abort(new UpstreamFailure('aborted', 'the client left')),
       LONG_ENOUGH_MS,
     )
-    const finish = (failure?: UpstreamFailure) => {
+    const finish = (outcome: ReleaseOutcome) => {
       clearTimeout(timer)
-      resolve(failure)
+      resolve(outcome)
     }
-    const to = { onStart: () => {}, onData: () => {}, onEnd: () => finish(), onFailure: finish }
-    const call = ctx.upstreams.open(worker.url, { method: 'POST', path, headers, body }, to)
+    const call = ctx.upstreams.open(
+      worker.url,
+      { method: 'POST', path, headers, body },
+      {
+        onStart: code => void (status = code),
+        onData: () => {},
+        onEnd: () => finish(status === 200 ? 'released' : 'refused'),
+        onFailure: ({ kind }) =>
+          finish(kind === 'connect' ? 'not_seen' : kind === 'aborted' ? 'released' : 'refused'),
+      },
+    )
   })
 }

@@ -14,7 +14,7 @@ export interface StreamEvents {
   push(chunk: Buffer): Buffer | undefined
   /** Complete events so far. */
   readonly events: number
-  /** Something for the client has come, be it only part of an event. */
+  /** At least part of an event has arrived. */
   readonly started: boolean
   /** The stream has announced its end. */
   readonly done: boolean

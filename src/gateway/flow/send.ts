@@ -1,4 +1,5 @@
-/** One attempt on one worker whose response goes to the client: sent, watched, and given back once. */
+/** Sends one attempt whose response goes to the client, reports it, and ends its placement. */
+import type { Handoff } from '../engines/engine.ts'
 import { Attempt, type AttemptEnd } from '../observe/request-observer.ts'
 import { NEVER } from '../routing/lost-workers.ts'
 import type { DecodePlacement, Placement } from '../routing/placement.ts'
@@ -14,7 +15,8 @@ interface Sending {
   readonly placement: Placement & Partial<Pick<DecodePlacement, 'policy'>>
   /** 1 for the first attempt. */
   readonly number: number
-  readonly body: Buffer
+  /** Undefined for a worker that prefills as well. */
+  readonly handoff?: Handoff
   readonly limits: LegLimits
 }
 
@@ -22,7 +24,7 @@ interface Sending {
 export async function sendGeneration(
   ctx: FlowContext,
   generation: Generation,
-  { placement, number, body, limits }: Sending,
+  { placement, number, handoff, limits }: Sending,
 ): Promise<LegEnd> {
   const { request, path } = generation
   const { worker } = placement
@@ -41,6 +43,7 @@ export async function sendGeneration(
   const lost = number <= ctx.settings.retries.max ? ctx.lost.of(worker.id) : NEVER
   let end: LegEnd
   try {
+    const body = handoff === undefined ? request.body : ctx.engine.decodeBody(request, handoff, worker)
     end = await send(ctx, generation, { attempt, path, body, rules, limits, lost })
   } catch (error) {
     placement.end('ignored')

@@ -7,7 +7,7 @@ import type { FlowContext } from './context.ts'
 /**
  * Client headers that mean something to a worker. All others stop here, above all those that choose a rank.
  */
-const PASSED = ['baggage', 'x-session-id', 'x-vllm-priority', 'user-agent'] as const
+const PASSED = ['baggage', 'x-session-id', 'user-agent'] as const
 /** Trace context passes too, unless the gateway traces the request itself. */
 const PASSED_UNTRACED = [...PASSED, 'traceparent', 'tracestate'] as const
 
@@ -25,6 +25,10 @@ export function workerHeaders(
     'x-request-id': requestId,
   }
   for (const name of trace === undefined ? PASSED_UNTRACED : PASSED) {
+    const value = request.headers[name]
+    if (typeof value === 'string') headers[name] = value
+  }
+  for (const name of engine.passedHeaders) {
     const value = request.headers[name]
     if (typeof value === 'string') headers[name] = value
   }

@@ -17,7 +17,7 @@ import { checkPair, readPem } from './tls-files.ts'
 
 type Handle = (request: IncomingMessage, response: ServerResponse, proceed?: () => void) => void
 
-/** `refused` is told of what was refused before it became a request. */
+/** `refused` is called for input that is rejected before it is a valid request. */
 export function createListener(
   settings: ServerSettings,
   handle: Handle,

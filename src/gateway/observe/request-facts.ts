@@ -65,8 +65,8 @@ export class RequestFacts implements RequestListener {
     this.band = decision.band
   }
 
-  firstByte({ firstByteMs }: Attempt): void {
-    this.firstMs ??= firstByteMs
+  firstByte({ leg, firstByteMs }: Attempt): void {
+    if (leg !== 'relay') this.firstMs ??= firstByteMs
   }
 
   attemptEnded(attempt: Attempt, end: AttemptEnd): void {

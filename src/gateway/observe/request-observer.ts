@@ -170,7 +170,10 @@ export interface RequestObserver {
   observe(request: ObservedRequest, events: RequestEvents): RequestListener | undefined
 }
 
-/** The events of one request, reported to all its listeners. */
+/**
+ * The events of one request, reported to all its listeners. A listener that throws is reported to `failed`; the request
+ * goes on.
+ */
 export class RequestEvents {
   /** Trace context for workers where an attempt has none of its own. Set by tracing. */
   trace: TraceHeaders | undefined
@@ -178,62 +181,138 @@ export class RequestEvents {
   readonly facts = new RequestFacts()
   readonly #listeners: RequestListener[] = [this.facts]
   readonly #tokenListeners: RequestListener[] = []
+  readonly #failed: (error: unknown) => void
 
-  constructor(observers: readonly RequestObserver[], request: ObservedRequest) {
+  constructor(
+    observers: readonly RequestObserver[],
+    request: ObservedRequest,
+    failed: (error: unknown) => void,
+  ) {
+    this.#failed = failed
     for (const observer of observers) {
-      const listener = observer.observe(request, this)
-      if (listener === undefined) continue
-      this.#listeners.push(listener)
-      if (listener.tokens !== undefined) this.#tokenListeners.push(listener)
+      try {
+        const listener = observer.observe(request, this)
+        if (listener === undefined) continue
+        this.#listeners.push(listener)
+        if (listener.tokens !== undefined) this.#tokenListeners.push(listener)
+      } catch (error) {
+        failed(error)
+      }
     }
   }
 
   admitted(how: Admitted): void {
-    for (const listener of this.#listeners) listener.admitted?.(how)
+    for (const listener of this.#listeners) {
+      try {
+        listener.admitted?.(how)
+      } catch (error) {
+        this.#failed(error)
+      }
+    }
   }
 
   read(request: ClientRequest, parts: number): void {
-    for (const listener of this.#listeners) listener.read?.(request, parts)
+    for (const listener of this.#listeners) {
+      try {
+        listener.read?.(request, parts)
+      } catch (error) {
+        this.#failed(error)
+      }
+    }
   }
 
   promptCounted(tokens: number): void {
-    for (const listener of this.#listeners) listener.promptCounted?.(tokens)
+    for (const listener of this.#listeners) {
+      try {
+        listener.promptCounted?.(tokens)
+      } catch (error) {
+        this.#failed(error)
+      }
+    }
   }
 
   decided(decided: Decided): void {
-    for (const listener of this.#listeners) listener.decided?.(decided)
+    for (const listener of this.#listeners) {
+      try {
+        listener.decided?.(decided)
+      } catch (error) {
+        this.#failed(error)
+      }
+    }
   }
 
   attemptStarted(attempt: Attempt): void {
-    for (const listener of this.#listeners) listener.attemptStarted?.(attempt)
+    for (const listener of this.#listeners) {
+      try {
+        listener.attemptStarted?.(attempt)
+      } catch (error) {
+        this.#failed(error)
+      }
+    }
   }
 
   firstByte(attempt: Attempt): void {
     attempt.firstByteMs = attempt.lastTokenMs = performance.now()
-    for (const listener of this.#listeners) listener.firstByte?.(attempt)
+    for (const listener of this.#listeners) {
+      try {
+        listener.firstByte?.(attempt)
+      } catch (error) {
+        this.#failed(error)
+      }
+    }
   }
 
   /** Called for each read from the worker's socket. */
   tokens(attempt: Attempt, count: number, nowMs: number): void {
     attempt.tokens += count
     attempt.lastTokenMs = nowMs
-    for (const listener of this.#tokenListeners) listener.tokens!(attempt, count)
+    for (const listener of this.#tokenListeners) {
+      try {
+        listener.tokens!(attempt, count)
+      } catch (error) {
+        this.#failed(error)
+      }
+    }
   }
 
   attemptEnded(attempt: Attempt, end: AttemptEnd): void {
     attempt.endedMs = performance.now()
-    for (const listener of this.#listeners) listener.attemptEnded?.(attempt, end)
+    for (const listener of this.#listeners) {
+      try {
+        listener.attemptEnded?.(attempt, end)
+      } catch (error) {
+        this.#failed(error)
+      }
+    }
   }
 
   retried(leg: Leg, cause: string): void {
-    for (const listener of this.#listeners) listener.retried?.(leg, cause)
+    for (const listener of this.#listeners) {
+      try {
+        listener.retried?.(leg, cause)
+      } catch (error) {
+        this.#failed(error)
+      }
+    }
   }
 
   handoffUnused(why: 'expired' | 'released'): void {
-    for (const listener of this.#listeners) listener.handoffUnused?.(why)
+    for (const listener of this.#listeners) {
+      try {
+        listener.handoffUnused?.(why)
+      } catch (error) {
+        this.#failed(error)
+      }
+    }
   }
 
   ended(outcome: Outcome, code: RefusalCode | undefined): void {
-    for (const listener of this.#listeners) listener.ended?.(outcome, code)
+    for (const listener of this.#listeners) {
+      try {
+        listener.ended?.(outcome, code)
+      } catch (error) {
+        this.#failed(error)
+      }
+    }
   }
 }

@@ -13,7 +13,7 @@ export interface Placement {
   readonly index: number
   /**
    * Gives the request back: load, breaker and policy state follow from it. Later calls do nothing.
-   * `unreachable`: the worker did not respond, which counts as a failed health check.
+   * `unreachable`: the worker did not respond; its health is checked at once.
    */
   end(how: PlacementEnd, unreachable?: boolean): void
 }

@@ -1,7 +1,7 @@
 /**
  * The routing in force, and every change to it: policy, artifact, refits for another number of workers. A
  * change is checked and prepared beside the table in force, then replaces it atomically or not at all. Slow
- * changes run one after the other, so the last one wins and none is applied by halves.
+ * changes run one after the other, so the last one wins and none is applied partially.
  */
 import type { Registry, RegistryEvent } from '../../cluster/registry.ts'
 import { EldrError } from '../../errors.ts'

@@ -10,12 +10,17 @@ export interface Usage {
   readonly prompt_tokens_details?: { readonly cached_tokens: number }
 }
 
-/** `answers`: complete responses in the order of the parts. */
-export function mergeAnswers(id: string, parts: readonly Part[], answers: readonly Json[]): Json {
+/** `answers`: complete responses in the order of the parts. `hidden`: fields that clients must not see. */
+export function mergeAnswers(
+  id: string,
+  parts: readonly Part[],
+  answers: readonly Json[],
+  hidden: readonly string[],
+): Json {
   const choices = answers.flatMap((answer, at) =>
     choicesOf(answer).map(choice => ({ ...choice, index: parts[at]!.index })),
   )
-  const { kv_transfer_params: _, ...first } = answers[0]!
+  const first = Object.fromEntries(Object.entries(answers[0]!).filter(([name]) => !hidden.includes(name)))
   return { ...first, id, choices, usage: mergeUsage(parts, answers.map(usageOf)) }
 }
 

@@ -16,10 +16,11 @@ type Json = Record<string, unknown>
 export async function runSplit(
   exchange: Exchange,
   request: ClientRequest,
+  hidden: readonly string[],
   serve: ServePart,
 ): Promise<Outcome> {
   const parts = split(request)
-  const answer = new MergedResponse(exchange, request, parts)
+  const answer = new MergedResponse(exchange, request, parts, hidden)
   let first: Outcome = 'ok'
   await Promise.all(
     parts.map(async (part, at) => {
@@ -39,6 +40,8 @@ class MergedResponse {
   readonly #exchange: Exchange
   readonly #request: ClientRequest
   readonly #parts: readonly Part[]
+  /** Fields of responses that clients must not see. */
+  readonly #hidden: readonly string[]
   readonly #id: string
   readonly #answers: Json[] = []
   readonly #usages: (Partial<Usage> | undefined)[] = []
@@ -49,7 +52,8 @@ class MergedResponse {
   /** Whether the client keeps up, as of the last write. */
   #flows = true
 
-  constructor(exchange: Exchange, request: ClientRequest, parts: readonly Part[]) {
+  constructor(exchange: Exchange, request: ClientRequest, parts: readonly Part[], hidden: readonly string[]) {
+    this.#hidden = hidden
     this.#exchange = exchange
     this.#request = request
     this.#parts = parts
@@ -125,7 +129,7 @@ class MergedResponse {
         exchange.answer(
           200,
           { 'content-type': 'application/json' },
-          JSON.stringify(mergeAnswers(this.#id, this.#parts, this.#answers)),
+          JSON.stringify(mergeAnswers(this.#id, this.#parts, this.#answers, this.#hidden)),
         )
     } else if (this.#begun) {
       const told = refusal instanceof Refusal ? refusal : new Refusal('ELDR_STREAM_BROKEN')

@@ -54,12 +54,12 @@ describe('merging responses', () => {
 
   it('gives each choice its index and counts each prompt once', () => {
     expect(
-      mergeAnswers('cmpl-x', parts, [
-        response('a0', 10, 4),
-        response('a1', 10, 10),
-        response('b0', 20, 0),
-        response('b1', 20, 20),
-      ]),
+      mergeAnswers(
+        'cmpl-x',
+        parts,
+        [response('a0', 10, 4), response('a1', 10, 10), response('b0', 20, 0), response('b1', 20, 20)],
+        ['kv_transfer_params'],
+      ),
     ).toEqual({
       id: 'cmpl-x',
       model: 'm',
