@@ -30,7 +30,7 @@ const SYNTHETIC = {
 
 type Flag = keyof BenchFlags
 
-/** Those of the named flags that were given. */
+/** The listed flags that the user set. */
 function setFlags(flags: BenchFlags, names: Readonly<Record<string, Flag>>): string[] {
   return Object.keys(names).filter(name => flags[names[name]!] !== undefined)
 }

@@ -38,7 +38,7 @@ export const REASONS: readonly string[] = [
 export interface PolicyDescriptor {
   readonly name: string
   /**
-   * What it goes by besides load. One that needs nothing is a load balancer, the baseline that others are
+   * Inputs it needs besides load. One that needs nothing is a load balancer, the baseline that others are
    * compared with.
    */
   readonly needs: readonly Need[]

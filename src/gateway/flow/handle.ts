@@ -205,8 +205,8 @@ export class Handler {
 function noop(): void {}
 
 /**
- * A response that waits for earlier ones of its connection has no socket yet, and Node does not tell it when the
- * connection closes: shutdown would wait for it.
+ * A response that waits for earlier ones of its connection has no socket yet, and Node does not tell it when
+ * the connection closes: shutdown would wait for it.
  */
 function followSocket({ request: { socket }, response }: Exchange): void {
   const gone = () => {

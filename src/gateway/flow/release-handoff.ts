@@ -53,7 +53,10 @@ async function release(
   }
 }
 
-/** `refused`: the worker has seen it and freed nothing; another would do the same. `not_seen`: it cannot be reached. */
+/**
+ * `refused`: the worker has seen it and freed nothing; another would do the same. `not_seen`: it cannot be
+ * reached.
+ */
 type ReleaseOutcome = 'released' | 'refused' | 'not_seen'
 
 function decodeOneToken(

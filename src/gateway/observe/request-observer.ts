@@ -171,8 +171,8 @@ export interface RequestObserver {
 }
 
 /**
- * The events of one request, reported to all its listeners. A listener that throws is reported to `failed`; the request
- * goes on.
+ * The events of one request, reported to all its listeners. A listener that throws is reported to `failed`;
+ * the request goes on.
  */
 export class RequestEvents {
   /** Trace context for workers where an attempt has none of its own. Set by tracing. */
