@@ -25,7 +25,7 @@ export interface Discovering {
   warnings(): string[]
 }
 
-const PATIENCE_MS = 15_000
+const PATIENCE_MS = 60_000
 
 export async function startDiscovering(discovery: object, config: object = {}): Promise<Discovering> {
   const lines: Record<string, unknown>[] = []

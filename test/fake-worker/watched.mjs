@@ -1,7 +1,7 @@
 // Counters and events of a worker, and ways to wait for them, so that tests never wait for a fixed time.
 import { EventEmitter, once } from 'node:events'
 
-const WAIT_MS = 30_000
+const WAIT_MS = 120_000
 
 /** @returns {import('./types.ts').Counters} */
 export const zeros = () => ({

@@ -307,5 +307,5 @@ describe('request bodies that never end', () => {
     expect(refused.body).toContain('Too many request bodies')
     for (const client of clients.splice(0)) client.leave()
     await served()
-  }, 60_000)
+  })
 })

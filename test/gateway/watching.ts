@@ -7,7 +7,7 @@ import { readSamples } from '../../src/cluster/metrics-text.ts'
 import type { Dispatch } from '../../src/cluster/registry.ts'
 import type { Cluster } from './cluster.ts'
 
-const WAIT_MS = 30_000
+const WAIT_MS = 120_000
 const rejections: unknown[] = []
 process.on('unhandledRejection', reason => rejections.push(reason))
 

@@ -9,7 +9,7 @@ import { postTo } from './served.ts'
 
 export const PROGRAM =
   process.env['ELDR_TEST_PROGRAM'] ?? fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url))
-const TIMEOUT_MS = 20_000
+const TIMEOUT_MS = 120_000
 
 const running = new Set<ChildProcess>()
 

@@ -41,7 +41,7 @@ beforeAll(async () => {
     startWorkerProcess(...tiny, '--role', 'decode', '--block-size', '7', '--blocks', '2000'),
     startWorkerProcess(...tiny, '--model', TINY6, '--served-model-name', 'small'),
   ])
-}, 60_000)
+})
 afterAll(killAll)
 afterEach(async () => {
   const left = await leftovers(prefill, decode, alone)
@@ -72,7 +72,7 @@ describe('a request in two legs through processes with a model', () => {
     expect(two.map(({ choices }) => choices)).toEqual(one.map(({ choices }) => choices))
     expect(one.every(({ choices: [choice] }) => choice!.token_ids!.length > 0)).toBe(true)
     expect(new Set(one.map(({ choices: [choice] }) => choice!.text)).size).toBeGreaterThan(8)
-  }, 60_000)
+  })
 
   it('has the text of the engine in this process', async () => {
     const { tokenizer } = await tiny6()
@@ -104,7 +104,7 @@ describe('a worker with a model', () => {
     expect(choice.finish_reason === 'length' || choice.stop_reason === 3 || choice.stop_reason === null).toBe(
       true,
     )
-  }, 30_000)
+  })
 
   it('uses the sampling defaults of generation_config.json', async () => {
     const body = { prompt: TEXTS[1], max_tokens: 12, seed: 11 }
@@ -143,7 +143,7 @@ describe('a worker with a model', () => {
         /maximum context length is 2048 tokens.*at least \d{5,} input tokens/,
       )
     }
-  }, 30_000)
+  })
 
   it('refuses unsupported requests and continues', async () => {
     const { tokenizer } = await tiny6()
@@ -193,7 +193,7 @@ describe('a worker with a model', () => {
       'Remove --speed',
     )
     await expect(startWorkerProcess('--backend', 'tiny', '--speed', '2')).rejects.toThrow('Remove --speed')
-  }, 30_000)
+  })
 
   it('keeps the profile’s time for the experts that are active', async () => {
     const paced = await startWorkerProcess('--backend', 'tiny', '--pace', 'h200-first', '--speed', '0.25')
@@ -205,5 +205,5 @@ describe('a worker with a model', () => {
     // Never faster than modelled, except for what the first step of a run may catch up.
     expect(timing.takenMs).toBeGreaterThan(0.95 * timing.modelledMs)
     await paced.stop()
-  }, 30_000)
+  })
 })

@@ -199,5 +199,5 @@ describe('requests on the tiny back end', () => {
     expect(await Promise.all(requests.map(request => serve(engine, request)))).toEqual(alone)
     expect(engine.stats().decodeTokens).toBeGreaterThan(engine.stats().decodeSteps)
     expect(new Set(alone.map(({ text }) => text)).size).toBe(8)
-  }, 60_000)
+  })
 })
