@@ -1,15 +1,15 @@
-"""Hooks on the routers of the MoE layers. Each gets the experts of a step's tokens, [tokens, top_k], as
+"""Hooks on the routers of the MoE layers. Each hook gets the experts of a step's tokens, [tokens, top_k], as
 logical ids before EPLB maps them.
 
-A hook only keeps a reference. On an accelerator the hook of the last layer copies the ids of all layers into
-one buffer and scatters it into the store. These few launches per step are recorded in the CUDA graph of the
-last layer, so they also run on replay, without Python. If layers are recorded as separate graphs, the
-references keep the memory of the ids from being reused by a later graph. The slots are a view of the engine's
-persistent tensor (with −1 for padding), so a recorded scatter sees the slots of each step.
+A hook only keeps a reference to the ids. On an accelerator, the hook of the last layer copies the ids of all
+layers into one buffer and scatters it into the store. These few kernel launches per step are recorded in the
+CUDA graph of the last layer, so they also run on replay, without Python. If layers are recorded as separate
+graphs, the references prevent a later graph from reusing the memory of the ids. The slots are a view of the
+engine's persistent tensor (with −1 for padding), so a recorded scatter sees the slots of each step.
 
-On a CPU there are no graphs, and `finish` does the work after the forward pass. (There torch.compile would
-trace through the hook and lose its effect, so binding.py rejects compiled layers; on an accelerator the layer
-is opaque to it.)"""
+On a CPU there are no graphs, and `finish` does the work after the forward pass. (binding.py rejects layers
+compiled for a CPU, because torch.compile would trace into the hook and lose its effect; on an accelerator the
+layer is opaque to it.)"""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Capture:
         slots: Callable[[], Tensor | None],
         own_rows: Callable[[int], tuple[int, int]] = lambda rows: (0, rows),
     ) -> None:
-        """slots: slot of each token in the running step, None in a dry run. own_rows: range of this worker's
-        rows in a layer."""
+        """slots: slot of each token in the running step, None in a dummy run. own_rows: range of this
+        worker's rows in a layer."""
         self.layers, self.experts, self.top_k = layers, experts, top_k
         self.device = torch.device(device)
         self.store = store
@@ -89,8 +89,8 @@ class Capture:
         self._references.clear()
 
     def finish(self, tokens: int) -> None:
-        """Called after a forward pass with its number of tokens; on an accelerator the hooks have done the
-        work already."""
+        """Called after a forward pass with its number of tokens. Does nothing on an accelerator, where the
+        hooks have done the work."""
         if self._buffer is not None or self.store is None or tokens == 0:
             return
         slots = self._slots()

@@ -18,8 +18,8 @@ def sent(values: Array, device: Any) -> Tensor:
 
 
 class Fetched:
-    """A tensor on its way to the host: copied to pinned memory after the queued work; only `array` waits for
-    it."""
+    """A tensor being copied to pinned host memory, after the work queued before it. Only `array` waits for
+    the copy."""
 
     def __init__(self, device: Any, tensor: Tensor) -> None:
         self._event: Any = None

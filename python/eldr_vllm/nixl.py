@@ -1,7 +1,7 @@
-"""Sets a delay for NIXL's progress thread, which otherwise polls constantly and uses a core per server even
-when idle (vllm.md §12.2). Useful if servers share few cores, as in tests; off by default, set with
-ELDR_NIXL_DELAY_US. An environment variable, because NIXL's agent is created before our connector, and also on
-servers without it."""
+"""Sets a delay between polls of NIXL's progress thread. Without it, the thread polls constantly and uses one
+core per server, even when idle. A delay helps where servers share few cores, as in tests. It is off by
+default and set with ELDR_NIXL_DELAY_US, an environment variable, because NIXL's agent is created before our
+connector and also on servers without it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def apply() -> None:
 
 
 def delay_agents(bind: Any, microseconds: int) -> None:
-    """Patches a module once, even if called again."""
+    """Patches NIXL's module so that every new agent has the delay; further calls do nothing."""
     if getattr(bind, "_eldr_delay", None) is not None:
         return
     make = bind.nixlAgent

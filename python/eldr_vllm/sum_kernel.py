@@ -1,5 +1,5 @@
-"""The sums of torch_sums.py in one launch. A program handles one layer (or a tile of cells) of a range of
-blocks of one request, counts in registers, and adds once at the end."""
+"""The sums of torch_sums.py in one kernel launch. A program handles one layer (or a tile of cells) for a
+range of blocks of one request: it counts in registers and adds to the result once at the end."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _add_slots(
         here = counted[:, None] & (rank < TOP_K)[None, :]
         expert = tl.load(ids + (slot * layers + layer)[:, None] * TOP_K + rank[None, :], mask=here, other=0).to(tl.int32)
         here = here & (expert >= 0) & (expert < experts)
-        # bins above the experts take ids that are not counted
+        # ids that are not counted go to the bin after the last expert
         total += tl.histogram(tl.reshape(tl.where(here, expert, experts), [TOKENS * K]), BINS)
         if RECENT:
             to_end = tl.load(columns + 3 * column_stride + column, mask=inside, other=0)

@@ -90,7 +90,7 @@ class TorchStore:
             self.recent.view(-1).scatter_add_(0, where, weight)
 
     def sums(self, ends: Sequence[End]) -> PendingSums:
-        """Launches on the current stream after the step's scatter; results are read after the event."""
+        """Launches the sums on the current stream, after the step's scatter; `get` waits for the result."""
         return self._summing.start(ends)
 
     def rows(self, slots: Sequence[int]) -> PendingRows:

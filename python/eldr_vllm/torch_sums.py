@@ -1,10 +1,10 @@
-"""Counts of prompts that end: sums over their blocks. On an accelerator with Triton two custom kernels
-(sum_kernel.py): plain operations need about twenty launches, which would delay a step too long. Otherwise
-plain operations, against which the kernels are tested.
+"""Counts of prompts that end: sums over their blocks. On an accelerator with Triton, custom kernels compute
+them (sum_kernel.py), because plain torch operations need about twenty launches, which would delay a step too
+long. Elsewhere plain operations are used; the kernels are tested against them.
 
-Weights of recent tokens are integer multiples of 2^−40 from one table, so that their sum depends neither on
-the order of additions nor on the implementation of 2^x (counts per block hold floats instead and are summed
-as doubles)."""
+With ids per slot, weights of recent tokens are integer multiples of 2^−40 from one table, so that sums do not
+depend on the order of additions or on the implementation of 2^x. With counts per block, the store holds
+floats, which are summed as doubles."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from .layout import Layout
 from .store import Array, End, Sums
 
 _UNITS: Final = 2.0**40
-# Tokens summed at once by plain operations; limits the memory of a sum (25 MiB of indices at 48 layers and
-# top 8).
+# Tokens that plain operations sum at once. This limits the memory of a sum (25 MiB of indices at 48 layers
+# and top 8).
 _CHUNK_TOKENS: Final = 8192
-# Tokens per program of a kernel. Smaller: more programs add to the same counts; larger: all wait for the
-# longest program.
+# Tokens per program of a kernel. If smaller, more programs add to the same counts; if larger, the kernel
+# waits longer for its longest program.
 _PROGRAM_TOKENS: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Inputs of the sums. Ids per slot: ids, known. Counts per block: counts, covered, and recent counts or
-    None."""
+    """Inputs of the sums. With ids per slot: ids, known flags, None. With counts per block: counts, numbers
+    of known tokens, and recent counts or None."""
 
     values: Tensor
     known: Tensor
@@ -40,8 +40,8 @@ class Sources:
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """[requests, cells], [requests], and [requests, cells] or None: views of one buffer, so that one copy
-    transfers all."""
+    """Outputs: [requests, cells], [requests], and [requests, cells] or None. They are views of one buffer, so
+    that one copy transfers all."""
 
     counts: Tensor
     covered: Tensor
@@ -140,8 +140,8 @@ class PendingSums:
 
 
 def weight_table(half_life: float) -> Array:
-    """Weight of a token by its distance from the last one; the final entry, for all larger distances, is
-    0."""
+    """Weight of a token by its distance from the last token of the prompt. The final entry, 0, is for all
+    larger distances."""
     beyond = int(np.ceil(41 * half_life)) + 1
     return np.append(np.rint(np.exp2(-np.arange(beyond) / half_life) * _UNITS).astype(np.int64), 0)
 
@@ -157,9 +157,9 @@ def _kernel_for(device: Any) -> Callable[..., None] | None:
 
 
 def _columns(row: int, end: End, layout: Layout) -> Array:
-    """One column per block: block, request, number of its tokens in the prompt, and the distance of its start
-    from the prompt's end; with counts per block, instead of the distance, the factor of its recent counts as
-    the bits of a double."""
+    """One column per block of a prompt: block, request, number of the block's tokens in the prompt, and
+    tokens from the block's start to the prompt's end. With counts per block, the last row is instead the
+    factor of the block's recent counts, as the bits of a double."""
     size = layout.block_size
     count = -(-end.tokens // size)
     out = np.empty((4, count), np.int64)
@@ -172,8 +172,8 @@ def _columns(row: int, end: End, layout: Layout) -> Array:
 
 
 def _parts(columns: Array, max_columns: int) -> Array:
-    """Splits the work into programs that do not cross requests. Rows: request, first column, columns; the
-    fourth is unused."""
+    """Splits the columns into programs, each within one request. Rows: request, first column, number of
+    columns; the fourth row is unused."""
     request = columns[1]
     firsts = np.flatnonzero(np.r_[True, request[1:] != request[:-1]])
     out = [

@@ -1,5 +1,5 @@
-"""Versions of vLLM that this plugin supports. Other versions are tried as well: if something is missing
-there, nothing is captured."""
+"""Versions of vLLM that this plugin supports. It also tries other versions from OLDEST on; if something is
+missing there, nothing is captured."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import re
 from typing import Final
 
 TESTED: Final = ((0, 32),)
-# MultiConnector joins its children's parameters since 0.25; MoE layers are MoERunner objects since 0.24.
+# Since 0.25 MultiConnector joins the kv_transfer_params of its children; since 0.24 MoE layers are MoERunner
+# objects.
 OLDEST: Final = (0, 25)
 
 
@@ -25,7 +26,7 @@ def verdict(version: str) -> tuple[str, str]:
     if found < OLDEST:
         return (
             "old",
-            f"vLLM {version} is older than {OLDEST[0]}.{OLDEST[1]}, whose MultiConnector drops what a second connector hands off",
+            f"vLLM {version} is older than {OLDEST[0]}.{OLDEST[1]}; its MultiConnector drops what a second connector hands off",
         )
     if found in TESTED:
         return "known", f"vLLM {version}, a version this plugin is tested with"
