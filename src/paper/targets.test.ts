@@ -91,7 +91,7 @@ describe('targets', () => {
       'All of these 4 are lower than the prototype’s: better, but still outside the target',
     )
     expect(notes[0]).toContain('in 2 of the 4')
-    expect(notes[1]).toContain('81.8 % there')
+    expect(notes[1]).toContain('of the gain with true patterns (81.8 %)')
     expect(notes[2]).toContain('eldr −3.0 % (prototype +5.7), union −7.0 % (prototype −6.4)')
     expect(notes[3]).toContain('Up to 900 requests are in flight and the trace has 800 rows')
     expect(notes.join('')).not.toMatch(/NaN|undefined|–(?!\d)/)
