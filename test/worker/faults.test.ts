@@ -5,13 +5,22 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { SMALL_CONFIG, smallTensors, writeSmallModel } from '../tiny-support.ts'
 import { temporaryFolder } from '../trace-support.ts'
-import { killAll, leftovers, startWorkerProcess, type WorkerProcess } from './processes.ts'
+import {
+  killAll,
+  leftovers,
+  polled,
+  startSteppedWorker,
+  startWorkerProcess,
+  type WorkerProcess,
+} from './processes.ts'
 
 const ASK = { do_remote_decode: true, do_remote_prefill: false }
 /** Steps of seconds leave time to act during them. */
 const SLOW = ['--speed', '0.005']
 /** A step of about a tenth of a second: many of them take long. */
 const STEADY = ['--speed', '0.05']
+/** A lease that ends only when the test skips time, and the interval of its heartbeats. */
+const [LEASE_MS, BEAT_MS] = [66_000, 11_000]
 
 /** The same faults for a worker that replays a trace and one that computes a model, in the profile’s time. */
 let common: readonly string[] = []
@@ -31,6 +40,7 @@ const BACK_ENDS: readonly (readonly [string, () => Promise<readonly string[]>])[
   ],
 ]
 const start = (...flags: string[]) => startWorkerProcess(...common, ...flags)
+const startStepped = (...flags: string[]) => startSteppedWorker(...common, ...flags)
 
 afterEach(killAll)
 afterAll(() => folder.remove())
@@ -78,9 +88,9 @@ describe.each(BACK_ENDS)('%s:', (backEnd, flags) => {
   describe('a client that leaves', () => {
     it('while queued frees its place at once, and the one before it continues', async () => {
       const worker = await start('--max-num-seqs', '1', ...STEADY)
-      const first = leavable(worker, { prompt: words(20), max_tokens: 500 })
+      const first = leavable(worker, { prompt: words(20), max_tokens: 500, ignore_eos: true })
       await worker.until(({ stats }) => stats.running === 1)
-      const second = leavable(worker, { prompt: words(20, 1), max_tokens: 500 })
+      const second = leavable(worker, { prompt: words(20, 1), max_tokens: 500, ignore_eos: true })
       await worker.until(({ stats }) => stats.waiting === 1)
       await second.leave()
       await worker.until(({ stats }) => stats.waiting === 0 && stats.running === 1)
@@ -98,7 +108,7 @@ describe.each(BACK_ENDS)('%s:', (backEnd, flags) => {
 
     it('between the legs has its blocks freed by a decode leg that is aborted before it reads', async () => {
       const [prefill, decode] = await pair(['--speed', '4'], ['--max-num-seqs', '1', ...STEADY])
-      const busy = leavable(decode, { prompt: words(20, 8), max_tokens: 500, stream: true })
+      const busy = leavable(decode, { prompt: words(20, 8), max_tokens: 500, ignore_eos: true, stream: true })
       await decode.until(({ stats }) => stats.running === 1)
       const body = { prompt: words(60), max_tokens: 10 }
       const params = await handoffOf(prefill, body)
@@ -113,7 +123,7 @@ describe.each(BACK_ENDS)('%s:', (backEnd, flags) => {
 
     it('during decode frees everything on both workers', async () => {
       const [prefill, decode] = await pair(['--speed', '4'], STEADY)
-      const body = { prompt: words(60), max_tokens: 500, stream: true }
+      const body = { prompt: words(60), max_tokens: 500, ignore_eos: true, stream: true }
       const request = leavable(decode, {
         ...body,
         kv_transfer_params: await handoffOf(prefill, { prompt: body.prompt }),
@@ -164,7 +174,7 @@ describe.each(BACK_ENDS)('%s:', (backEnd, flags) => {
 
     it('while a request is queued there leaves the blocks to their lease', async () => {
       const [prefill, decode] = await pair(['--lease-ms', '1000'], ['--max-num-seqs', '1', ...STEADY])
-      const busy = leavable(decode, { prompt: words(20, 8), max_tokens: 500 })
+      const busy = leavable(decode, { prompt: words(20, 8), max_tokens: 500, ignore_eos: true })
       await decode.until(({ stats }) => stats.running === 1)
       const body = { prompt: words(60), max_tokens: 10 }
       const request = leavable(decode, { ...body, kv_transfer_params: await handoffOf(prefill, body) })
@@ -178,7 +188,7 @@ describe.each(BACK_ENDS)('%s:', (backEnd, flags) => {
 
     it('during decode breaks the stream and leaves nothing on the other worker', async () => {
       const [prefill, decode] = await pair([], STEADY)
-      const body = { prompt: words(60), max_tokens: 500, stream: true }
+      const body = { prompt: words(60), max_tokens: 500, ignore_eos: true, stream: true }
       const request = leavable(decode, {
         ...body,
         kv_transfer_params: await handoffOf(prefill, { prompt: body.prompt }),
@@ -212,7 +222,10 @@ describe.each(BACK_ENDS)('%s:', (backEnd, flags) => {
     })
 
     it('lasts as long as its request is queued', async () => {
-      const [prefill, decode] = await pair(['--lease-ms', '1500'], ['--max-num-seqs', '1', ...STEADY])
+      const [prefill, decode] = await Promise.all([
+        startStepped('--role', 'prefill', '--lease-ms', String(LEASE_MS)),
+        startStepped('--role', 'decode', '--max-num-seqs', '1', ...STEADY),
+      ])
       const body = { prompt: words(60), max_tokens: 2, temperature: 0 }
       const alone = (await (await prefill.post('/v1/completions', body)).json()) as { choices: unknown }
       const busy = leavable(decode, { prompt: words(20, 8), max_tokens: 500, ignore_eos: true })
@@ -222,8 +235,17 @@ describe.each(BACK_ENDS)('%s:', (backEnd, flags) => {
         kv_transfer_params: await handoffOf(prefill, body),
       })
       await decode.until(({ stats }) => stats.waiting === 1)
-      // More than two lease durations.
-      await new Promise(resolve => setTimeout(resolve, 3_200))
+      // More than two lease durations. The next heartbeat is set when the last one has renewed the lease.
+      for (let skippedMs = 0; skippedMs <= 2 * LEASE_MS; skippedMs += BEAT_MS) {
+        await polled(
+          () => decode.skip(0),
+          delays => delays.includes(BEAT_MS),
+          'a heartbeat',
+        )
+        await decode.skip(BEAT_MS)
+        await prefill.skip(BEAT_MS)
+      }
+      expect(await prefill.state()).toMatchObject({ leases: 1 })
       await busy.leave()
       expect((await (await waiting).json()) as object).toMatchObject({ choices: alone.choices })
       expect(await prefill.metric('vllm:nixl_num_kv_expired_reqs_total')).toBe(0)
@@ -260,10 +282,16 @@ describe.each(BACK_ENDS)('%s:', (backEnd, flags) => {
     })
 
     it('of unread hand-offs delays others only until the leases expire', async () => {
-      const prefill = await start('--role', 'prefill', '--blocks', '12', '--lease-ms', '700', '--speed', '8')
+      const lease = ['--lease-ms', String(LEASE_MS)]
+      const prefill = await startStepped('--role', 'prefill', '--blocks', '12', '--speed', '8', ...lease)
       for (let i = 0; i < 2; i++) await handoffOf(prefill, { prompt: words(80, i) })
       expect((await prefill.state()).leases).toBe(2)
-      expect(await handoffOf(prefill, { prompt: words(80, 3) })).toMatchObject({ do_remote_prefill: true })
+      const delayed = handoffOf(prefill, { prompt: words(80, 3) })
+      await prefill.until(({ stats }) => stats.waiting === 1)
+      await prefill.skip(LEASE_MS)
+      expect(await delayed).toMatchObject({ do_remote_prefill: true })
+      await prefill.until(({ leases }) => leases === 1)
+      await prefill.skip(LEASE_MS)
       expect(await leftovers(prefill)).toEqual([])
     })
 
@@ -284,7 +312,7 @@ describe.each(BACK_ENDS)('%s:', (backEnd, flags) => {
 describe('the command', () => {
   it('stops on SIGTERM: a running stream ends with an error, the exit code is 0', async () => {
     const worker = await startWorkerProcess(...STEADY, '--grace-ms', '50')
-    const request = leavable(worker, { prompt: words(20), max_tokens: 500, stream: true })
+    const request = leavable(worker, { prompt: words(20), max_tokens: 500, ignore_eos: true, stream: true })
     await worker.until(({ stats }) => stats.generationTokens >= 1)
     const code = await worker.stop()
     expect(code).toBe(0)

@@ -1,7 +1,8 @@
 /** Clients that pipeline requests, and clients of HTTP/1.0. */
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
-import { afterEach, describe, expect, it } from 'vitest'
+import { afterEach, describe, expect, it, onTestFinished } from 'vitest'
+import { ManualClock } from '../manual-clock.ts'
 import { type Served, serveScripted } from './served.ts'
 
 let served: Served
@@ -69,11 +70,14 @@ describe('a pipelined request', () => {
 
   it('does not count as stalled while it waits, and is complete', async () => {
     served = await serveScripted({ maxModelLen: 1_000_000, clientStallMs: 400 })
+    const clock = ManualClock.install()
+    onTestFinished(() => clock.uninstall())
     const { until } = send(post(STREAM), post(STREAM))
     const [first, second] = [await served.engine.request(0), await served.engine.request(1)]
     for (let n = 0; n < 2_000; n++) second.token(97, 'word'.repeat(10))
     second.finish()
-    await new Promise(resolve => setTimeout(resolve, 1_000)) // more than twice the stall timeout
+    clock.advance(1_000) // more than twice the stall timeout
+    clock.uninstall()
     first.say('xyz').finish()
     const text = await until(seen => seen.split('[DONE]').length === 3)
     expect(text.match(/word/g)).toHaveLength(20_000)

@@ -1,7 +1,8 @@
 /** Workers and gateways as an operator starts them: processes of dist/ on free ports, awaited until ready. */
-import { type ChildProcess, spawn } from 'node:child_process'
+import { type ChildProcess, type ChildProcessByStdio, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
+import type { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import { readSamples, sumByName } from '../../src/cluster/metrics-text.ts'
 import type { WorkerState } from '../../src/worker/server/state.ts'
@@ -9,6 +10,7 @@ import { postTo } from './served.ts'
 
 export const PROGRAM =
   process.env['ELDR_TEST_PROGRAM'] ?? fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url))
+const SKIP_TIME = new URL('./skip-time.mjs', import.meta.url).href
 const TIMEOUT_MS = 120_000
 
 const running = new Set<ChildProcess>()
@@ -36,13 +38,36 @@ export interface WorkerProcess extends RunningProcess {
   leftovers(): Promise<string[]>
 }
 
-export async function startWorkerProcess(...flags: string[]): Promise<WorkerProcess> {
+/** A worker whose long timers, such as those of leases, fire only when the test skips time. */
+export interface SteppedWorkerProcess extends WorkerProcess {
+  /** Moves the worker’s clock ahead; resolves with the delays of the long timers that are set afterwards. */
+  skip(ms: number): Promise<number[]>
+}
+
+export async function startSteppedWorker(...flags: string[]): Promise<SteppedWorkerProcess> {
+  const worker = await workerOf(flags, ['--import', SKIP_TIME])
+  return {
+    ...worker,
+    async skip(skipMs) {
+      const answered = once(worker.child, 'message') as Promise<[number[]]>
+      worker.child.send({ skipMs })
+      return (await answered)[0]
+    },
+  }
+}
+
+export function startWorkerProcess(...flags: string[]): Promise<WorkerProcess> {
+  return workerOf(flags)
+}
+
+async function workerOf(flags: readonly string[], nodeFlags?: readonly string[]): Promise<WorkerProcess> {
   const started = await start(
     ['worker', '--port', '0', '--json-ready', '--log-level', 'warn', '--grace-ms', '1000', ...flags],
     'stdout',
     line => {
       return line.startsWith('{') ? (JSON.parse(line) as { url: string }).url : undefined
     },
+    nodeFlags,
   )
   const { url } = started
   const get = async (path: string) => fetch(`${url}${path}`, { headers: { connection: 'close' } })
@@ -140,8 +165,11 @@ async function start(
   args: readonly string[],
   stream: 'stdout' | 'stderr',
   urlIn: (line: string) => string | undefined,
+  nodeFlags: readonly string[] = [],
 ): Promise<RunningProcess> {
-  const child = spawn(process.execPath, [PROGRAM, ...args], { stdio: ['ignore', 'pipe', 'pipe'] })
+  const child = spawn(process.execPath, [...nodeFlags, PROGRAM, ...args], {
+    stdio: ['ignore', 'pipe', 'pipe', ...(nodeFlags.length > 0 ? ['ipc' as const] : [])],
+  }) as ChildProcessByStdio<null, Readable, Readable>
   running.add(child)
   const exited = once(child, 'exit').finally(() => running.delete(child))
   let said = ''

@@ -96,9 +96,7 @@ describe('a gateway with --otlp-endpoint', () => {
     expect((await chat(running, 'a')).status).toBe(200)
     await polled(saidBy(running), said => said.includes('trace export failed'), 'a warning')
     expect(running.said()).toContain('ECONNREFUSED')
-    const fromMs = performance.now()
     expect(await running.stop()).toBe(0)
-    expect(performance.now() - fromMs).toBeLessThan(10_000)
     gateway = undefined
   })
 })
