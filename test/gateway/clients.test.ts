@@ -3,6 +3,7 @@
  */
 import { once } from 'node:events'
 import { type Socket, connect } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, describe, expect, it } from 'vitest'
 import type { Exchange } from '../../src/gateway/http/exchange.ts'
 import type { Fault } from '../fake-worker/index.ts'
@@ -368,9 +369,12 @@ describe('a client that does not read', () => {
   })
 
   it('gets an error event if the request timed out meanwhile', async () => {
+    clock = ManualClock.install()
     await start({ config: { timeouts: { requestMs: 1_000 } } })
     const client = sendUnread({ max_tokens: ENDLESS })
-    await cluster.decodes[0]!.waitForAborts(1)
+    await stuck()
+    expect(cluster.decodes[0]!.counters).toMatchObject({ active: 1, aborted: 0 })
+    await clock.during(cluster.decodes[0]!.waitForAborts(1), 50)
     const { end } = await client.read()
     expect(end).toContain('ELDR_REQUEST_TIMEOUT')
     expect(end).not.toContain('[DONE]')
@@ -434,15 +438,24 @@ describe('a client that does not read', () => {
 
 describe('a client that reads slowly', () => {
   it('stays connected, however long it takes', async () => {
-    await start({ config: { server: { clientStallMs: 1_500 } } })
-    const large = JSON.stringify({ choices: [], text: 'a'.repeat(16 << 20) })
+    await start({ config: { server: { clientStallMs: 4_000 } } })
+    // Another client reads nothing. It is disconnected when the stall timeout has expired.
+    sendUnread({ max_tokens: ENDLESS })
+    await stuck()
+    const other = cluster.decodes[0]!.waitForAborts(1).then(() => 'disconnected' as const)
+    const large = JSON.stringify({ choices: [], text: 'a'.repeat(32 << 20) })
     cluster.decodes[0]!.failNext({ kind: 'answer', body: large })
     const { socket } = sendUnread({ stream: false })
+    await eventually(async () => (await outcomes('ok')) === 1)
+    // At most 32 KB in 8 ms, which takes at least 8 s: the other client is disconnected long before the end.
+    const read = () => (socket.read(Math.min(32 << 10, socket.readableLength)) as Buffer | null)?.length ?? 0
     let bytes = 0
-    // At most 64 KB per step, so that the whole takes longer than the stall timeout.
-    const step = setInterval(() => (bytes += (socket.read() as Buffer | null)?.length ?? 0), 8)
-    await once(socket, 'end')
-    clearInterval(step)
+    while ((await Promise.race([other, sleep(8)])) !== 'disconnected') bytes += read()
+    expect(bytes).toBeGreaterThan(0)
+    expect(bytes).toBeLessThan(large.length)
+    expect(await outcomes('client_stalled')).toBe(1)
+    socket.on('data', part => (bytes += part.length)).resume()
+    await once(socket, 'close')
     expect(bytes).toBeGreaterThan(large.length)
     await tickets.settled()
     expect(await outcomes('ok')).toBe(1)

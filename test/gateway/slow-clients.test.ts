@@ -2,21 +2,30 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Cluster, startCluster } from './cluster.ts'
 import { postBytes, RawClient } from './raw-socket.ts'
+import { gate } from './watching.ts'
 
 const PROMPT = '{"prompt":"hello","max_tokens":3}'
 const STREAM = '{"prompt":"hello","max_tokens":3,"stream":true}'
+const PART_OF_HEAD = 'GET /ver'
 
-describe('a client that is too slow', () => {
-  let slow: Cluster
-  beforeAll(
-    async () =>
-      void (slow = await startCluster({
-        prefill: 1,
-        decode: 1,
-        config: { server: { headersTimeoutMs: 300, bodyTimeoutMs: 600, keepAliveMs: 2_000 } },
-      })),
-  )
-  afterAll(() => slow.stop())
+let cluster: Cluster
+const start = async (headersTimeoutMs: number, bodyTimeoutMs: number) => {
+  const server = { headersTimeoutMs, bodyTimeoutMs, keepAliveMs: 2_000 }
+  cluster = await startCluster({ prefill: 1, decode: 1, config: { server } })
+}
+
+/**
+ * Resolves when the timeout for headers has expired for everything that was sent before: another client,
+ * which connects now and sends a part of its headers, has been disconnected.
+ */
+async function timeoutExpired(): Promise<void> {
+  const answers = await new RawClient(cluster.url).send(PART_OF_HEAD).toEnd()
+  expect(answers.map(({ status }) => status)).toEqual([408])
+}
+
+describe('a client that is too slow to send', () => {
+  beforeAll(() => start(300, 600))
+  afterAll(() => cluster.stop())
 
   it.each([
     ['its headers', 'POST /v1/completions HTTP/1.1\r\nHost: a\r\nX-A: '],
@@ -25,49 +34,51 @@ describe('a client that is too slow', () => {
       'its chunks',
       'POST /v1/completions HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{"pro',
     ],
-  ])('with %s is told so, and its connection ends', async (_, bytes) => {
-    const answers = await new RawClient(slow.url).send(bytes).toEnd()
+  ])('%s gets a 408, and its connection is closed', async (_, bytes) => {
+    const answers = await new RawClient(cluster.url).send(bytes).toEnd()
     expect(answers.map(({ status, headers }) => [status, headers['connection']])).toEqual([[408, 'close']])
     expect(JSON.parse(answers[0]!.body)).toMatchObject({ error: { code: 'ELDR_CLIENT_SLOW' } })
-    await slow.idle()
+    await cluster.idle()
   })
 
-  it('to say anything at all is let go', async () => {
-    expect((await new RawClient(slow.url).toEnd()).map(({ status }) => status)).toEqual([408])
+  it('anything at all is disconnected', async () => {
+    expect((await new RawClient(cluster.url).toEnd()).map(({ status }) => status)).toEqual([408])
   })
+})
 
-  it('with its second request has the first answered to its end before', async () => {
-    let goOn = () => {}
-    slow.decodes[0]!.failNext({
-      kind: 'hang',
-      after: 'tokens',
-      tokens: 1,
-      until: new Promise<void>(resolve => (goOn = resolve)),
-    })
-    const raw = new RawClient(slow.url).send(`${postBytes(STREAM)}GET /ver`)
+describe('a client of a gateway with timeouts for sending', () => {
+  // Long enough for a complete request of a process that is held up for a moment.
+  beforeAll(() => start(3_000, 3_000))
+  afterAll(() => cluster.stop())
+
+  it('gets the whole response to its first request before the 408 for its slow second request', async () => {
+    const { opened: until, open } = gate()
+    cluster.decodes[0]!.failNext({ kind: 'hang', after: 'tokens', tokens: 1, until })
+    const raw = new RawClient(cluster.url).send(`${postBytes(STREAM)}${PART_OF_HEAD}`)
     await raw.until(text => text.includes('data: '))
-    setTimeout(goOn, 1_000)
+    await timeoutExpired()
+    expect(raw.text).not.toContain('HTTP/1.1 408')
+    open()
     const answers = await raw.toEnd()
     expect(answers.map(({ status }) => status)).toEqual([200, 408])
     expect(answers[0]!.body).toContain('[DONE]')
   })
 
-  it('with a request of which it has sent all may wait for its answer as long as that takes', async () => {
-    let goOn = () => {}
-    slow.decodes[0]!.failNext({
-      kind: 'hang',
-      after: 'request',
-      until: new Promise<void>(resolve => (goOn = resolve)),
-    })
-    const raw = new RawClient(slow.url).send(postBytes(PROMPT))
-    setTimeout(goOn, 1_500)
+  it('that has sent its whole request may wait any time for the response', async () => {
+    const { opened: until, open } = gate()
+    cluster.decodes[0]!.failNext({ kind: 'hang', after: 'request', until })
+    const raw = new RawClient(cluster.url).send(postBytes(PROMPT))
+    await cluster.decodes[0]!.waitForActive(1)
+    await timeoutExpired()
+    expect([raw.text, raw.ended]).toEqual(['', false])
+    open()
     expect((await raw.answer()).status).toBe(200)
     raw.leave()
   })
 
-  it('for its own deadline hears of that, although its body has not come', async () => {
+  it('gets a 504 at its own deadline, even if its body is incomplete', async () => {
     const bytes = postBytes(PROMPT, 'X-Request-Timeout-Ms: 50\r\n').slice(0, -5)
-    const raw = new RawClient(slow.url).send(bytes)
+    const raw = new RawClient(cluster.url).send(bytes)
     expect(await raw.answer()).toMatchObject({
       status: 504,
       headers: { 'x-eldr-error-code': 'ELDR_DEADLINE' },

@@ -5,6 +5,7 @@
 import type { ServerResponse } from 'node:http'
 import { describe, expect, it } from 'vitest'
 import { figuresOf } from '../../src/load/figures.ts'
+import type { OpenLoop } from '../../src/load/pacing.ts'
 import { every, load, serve, stream } from './support.ts'
 
 describe('open loop', () => {
@@ -36,13 +37,16 @@ describe('open loop', () => {
 
   it('counts its own delay and reports that it could not keep up', async () => {
     const [GAP_MS, BLOCK_MS] = [5, 250]
-    let came = 0
-    const server = await serve((_, response) => {
-      stream(response)
-      // Blocks the client's event loop too.
-      if (++came === 5) for (const untilMs = performance.now() + BLOCK_MS; performance.now() < untilMs;);
-    })
-    const run = await load(server.url, { loop: every(GAP_MS), requests: 60 })
+    const server = await serve((_, response) => stream(response))
+    const loop = every(GAP_MS) as OpenLoop
+    let planned = 0
+    // The client blocks after its fifth request, before it plans the next. Which requests are late, and by how
+    // much at least, does not depend on when the server gets them.
+    const nextMs = () => {
+      if (++planned === 6) for (const untilMs = performance.now() + BLOCK_MS; performance.now() < untilMs;);
+      return loop.nextMs()
+    }
+    const run = await load(server.url, { loop: { kind: 'open', nextMs }, requests: 60 })
     await server.stop()
     const { client, ttftMs } = figuresOf(run)
     expect(client).toMatchObject({ isOpenLoop: true, keptUp: false })
