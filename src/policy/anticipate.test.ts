@@ -19,7 +19,7 @@ function unseenWith({ others = 3, ageMs = 100 } = {}) {
 }
 
 describe('the estimate of unseen requests', () => {
-  it('is as many as were sent from here, for each other gateway, while the view is that old', () => {
+  it('counts, for each other gateway, the requests this gateway has sent since the view was taken', () => {
     const { world, unseen } = unseenWith()
     unseen.sent(2)
     world.nowMs = 1060

@@ -28,7 +28,7 @@ describe('bounds from a profile, before any simulation', () => {
     expect(highest).toBe(prefill)
   })
 
-  it('start the search where a batch of evenly drawn experts takes the SLO', () => {
+  it('start the search where the step of a batch of evenly drawn experts lasts as long as the SLO', () => {
     const { start, lowest, highest } = bounds('16D', 15)
     const batch = (start * 50 * 15_000) / (16 * 1e6)
     expect(stepUs(batch, 128 * (1 - (1 - 8 / 128) ** batch)) / 15_000).toBeCloseTo(1, 1)

@@ -291,7 +291,7 @@ export function faultMatrix(adapter?: EngineAdapter): void {
         )
       }))
 
-    it('that responds with 400 is believed: no other worker is tried', () =>
+    it('that responds with 400: the client gets that response, and no other worker is tried', () =>
       withWorkers(2, async ({ tickets, triesOf, counted, ask, strikeOnce }) => {
         strikeOnce(leg, { kind: 'status', status: 400, message: 'too long' })
         const response = await ask(way)

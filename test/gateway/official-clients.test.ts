@@ -40,7 +40,7 @@ const CHAT = {
 const COMPLETION = { model: 'fake', prompt: 'hello', max_tokens: 5 }
 
 describe('the openai client', () => {
-  it('gets a chat, its usage and the request’s name', async () => {
+  it('gets a chat completion, its usage and the request id', async () => {
     const { data, request_id: id } = await client.chat.completions.create(CHAT).withResponse()
     expect(data.choices[0]).toMatchObject({
       index: 0,
@@ -52,7 +52,7 @@ describe('the openai client', () => {
     expect(data.id).toBe(`chatcmpl-${id}`)
   })
 
-  it('gets a chat as it comes, with the usage at its end', async () => {
+  it('gets a streamed chat completion with the usage at the end', async () => {
     const stream = await client.chat.completions.create({
       ...CHAT,
       stream: true,
@@ -66,7 +66,7 @@ describe('the openai client', () => {
     expect(chunks.at(-1)).toMatchObject({ choices: [], usage: { completion_tokens: 5 } })
   })
 
-  it('gets completions, several at once, as one answer or one stream', async () => {
+  it('gets several completions in one response or one stream', async () => {
     const whole = await client.completions.create({ ...COMPLETION, prompt: ['a', 'b'], n: 2 })
     expect(whole.choices.map(({ index }) => index)).toEqual([0, 1, 2, 3])
     expect(whole.usage).toMatchObject({ completion_tokens: 20 })
@@ -80,7 +80,7 @@ describe('the openai client', () => {
     expect([ids.size, indices]).toEqual([1, new Set([0, 1])])
   })
 
-  it('puts a stream together with its own helper', async () => {
+  it('assembles a stream with its own helper', async () => {
     const completion = await client.chat.completions.stream({ ...CHAT, n: 2 }).finalChatCompletion()
     expect(completion.choices.map(({ index, message }) => [index, message.content!.length > 0])).toEqual([
       [0, true],
@@ -101,7 +101,7 @@ describe('the openai client', () => {
       () => clientWith({ apiKey: 'wrong' }).chat.completions.create(CHAT),
     ],
     [
-      'a request that makes no sense',
+      'an invalid request',
       BadRequestError,
       'ELDR_BAD_REQUEST',
       () => client.chat.completions.create({ ...CHAT, n: 0 }),
@@ -113,12 +113,12 @@ describe('the openai client', () => {
       () => client.completions.create({ ...COMPLETION, n: 100_000 }),
     ],
     [
-      'what is not served',
+      'an unsupported route',
       NotFoundError,
       'ELDR_NOT_GENERATION',
       () => client.embeddings.create({ model: 'fake', input: 'a' }),
     ],
-  ])('sees %s as an error of its own kind, with our code', async (_, kind, code, call) => {
+  ])('reports %s as its matching error class, with the gateway’s code', async (_, kind, code, call) => {
     const error = await call().then(
       () => undefined,
       (reason: unknown) => reason,
@@ -131,7 +131,7 @@ describe('the openai client', () => {
     })
   })
 
-  it('sees what a worker refuses as the worker said it', async () => {
+  it('gets the worker’s own error message for a request that the worker refuses', async () => {
     const error = await client.chat.completions
       .create({ ...CHAT, model: 'no-such-model' })
       .catch((reason: unknown) => reason)
@@ -139,7 +139,7 @@ describe('the openai client', () => {
     expect((error as APIError).message).toContain('no-such-model')
   })
 
-  it('sees workers that fail, or are full, as the server’s errors', async () => {
+  it('reports failed workers as a server error and full workers as a rate limit', async () => {
     for (const worker of cluster.decodes) worker.fail({ kind: 'status', status: 500 })
     await expect(client.chat.completions.create(CHAT)).rejects.toBeInstanceOf(InternalServerError)
     for (const worker of cluster.decodes) worker.clearFaults()
@@ -147,13 +147,13 @@ describe('the openai client', () => {
     await expect(client.chat.completions.create(CHAT)).rejects.toBeInstanceOf(RateLimitError)
   })
 
-  it('tries again by itself where it is told to', async () => {
+  it('retries by itself if configured to', async () => {
     for (const worker of cluster.decodes) worker.failNext({ kind: 'status', status: 500 })
     const completion = await clientWith({ maxRetries: 3 }).chat.completions.create(CHAT)
     expect(completion.choices).toHaveLength(1)
   })
 
-  it('hears of a stream that breaks off as an error, after what came before', async () => {
+  it('gets an error for a broken stream, after the tokens sent before', async () => {
     for (const worker of cluster.decodes) worker.fail({ kind: 'reset', after: 'tokens', tokens: 2 })
     const stream = await client.chat.completions.create({ ...CHAT, stream: true })
     let chunks = 0
@@ -165,7 +165,7 @@ describe('the openai client', () => {
     expect(chunks).toBeGreaterThanOrEqual(2)
   })
 
-  it('that aborts a request ends it at the worker: within a stream, before the first token, and by its own timeout', async () => {
+  it('ends a request at the worker by aborting it: within a stream, before the first token, and by its own timeout', async () => {
     for (const worker of cluster.decodes) worker.fail({ kind: 'hang', after: 'tokens', tokens: 1 })
     const stream = await client.chat.completions.create({ ...CHAT, stream: true })
     // oxlint-disable-next-line no-unreachable-loop -- the first token is enough

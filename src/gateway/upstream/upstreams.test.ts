@@ -248,7 +248,7 @@ describe('a caller that gives up', () => {
     expect(sockets).toHaveLength(2)
   })
 
-  it('is told of nothing if the worker closes the connection instead, also of one that was idle for long', async () => {
+  it('gets no late response if the worker closes the connection instead, even one that was idle for long', async () => {
     let requests = 0
     const url = await start(socket => {
       socket.on('data', () => void (requests++ === 0 && socket.write(OK)))

@@ -56,7 +56,7 @@ describe('shared changes', () => {
     expect(changes.version).toBe(5)
   })
 
-  it('of others are applied while the store refuses ours, which holds here and is stored later', async () => {
+  it('from other replicas are applied while the store refuses a local change, which is kept and stored later', async () => {
     const { changes, state, applied, refused, done } = start({ version: '5', policy: 'random', tau: '0.2' })
     state.full = true
     changes.made({ policy: 'jsq' })
