@@ -72,12 +72,19 @@ async function memory(name, spec, flags) {
 }
 
 const artifacts = new Map()
-/** An artifact of the calibration trace with one cluster per decode worker, made on first use. */
-async function artifactFor(workers) {
+/**
+ * What a policy is given: an artifact of the calibration trace with one cluster per decode worker, made on
+ * first use. A load balancer gets none.
+ */
+async function artifactFor(policy, workers) {
+  return eldr.isLoadBalancer(policy) ? undefined : fitted(workers)
+}
+
+async function fitted(workers) {
   if (artifacts.has(workers)) return artifacts.get(workers)
   const out = join(scratch, `${workers}.safetensors`)
   if (workers === 16) await eldr.fit(join(root, CALIBRATION), { workers, pairs: 20_000, seed, out })
-  else await eldr.refit(await artifactFor(16), { workers, out })
+  else await eldr.refit(await fitted(16), { workers, out })
   artifacts.set(workers, out)
   return out
 }

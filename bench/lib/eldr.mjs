@@ -42,8 +42,16 @@ export async function loadEldr(dist) {
   const main = join(dist, 'cli', 'main.js')
   if (!existsSync(main)) throw new Error(`${main} is missing: run \`npm run build\` in the repository first`)
   const load = file => import(pathToFileURL(join(dist, file)).href)
-  const [{ assignBalanced }, { rowMatrixOf }, { bytesFor, createKernel, layOut, SORT_COUNTER_BYTES }] =
-    await Promise.all(['math/balanced-assignment.js', 'math/row-matrix.js', 'math/kernel.js'].map(load))
+  const [
+    { assignBalanced },
+    { rowMatrixOf },
+    { bytesFor, createKernel, layOut, SORT_COUNTER_BYTES },
+    { isLoadBalancer, policyNamed },
+  ] = await Promise.all(
+    ['math/balanced-assignment.js', 'math/row-matrix.js', 'math/kernel.js', 'policy/decode-policy.js'].map(
+      load,
+    ),
+  )
 
   async function command(...args) {
     const { stdout, ...run } = await runProcess(process.execPath, [
@@ -65,6 +73,9 @@ export async function loadEldr(dist) {
 
     /** `eldr refit`: clusters for another number of workers, from the artifact of a fit. */
     refit: (artifact, { workers, out }) => command('refit', artifact, '--workers', workers, '--out', out),
+
+    /** Whether a policy goes by load alone, by its name. */
+    isLoadBalancer: policy => isLoadBalancer(policyNamed(policy)),
 
     /** Cluster of each point. costs: [points × clusters] float64. */
     assign(costs, points, clusters) {

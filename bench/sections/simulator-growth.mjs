@@ -11,7 +11,7 @@ export async function decoders({ measure, artifactFor, quick }) {
     const requests = (quick ? 100 : 300) * decoders
     const runs = {}
     for (const policy of ['jsq', 'eldr', 'union']) {
-      const artifact = policy === 'jsq' ? undefined : await artifactFor(decoders)
+      const artifact = await artifactFor(policy, decoders)
       const perSecond = decoders * PER_DECODER_PER_SECOND
       runs[policy] = await measure(`${decoders}D ${policy}`, {
         policy,
@@ -93,7 +93,7 @@ export async function requests({ measure, memory, artifactFor, quick }) {
   const rows = []
   const data = []
   for (const policy of ['jsq', 'union']) {
-    const artifact = policy === 'jsq' ? undefined : await artifactFor(16)
+    const artifact = await artifactFor(policy, 16)
     for (const requests of quick ? [2_000] : [2_000, 20_000, 200_000]) {
       const name = `${policy}, ${count(requests)} requests`
       const spec = {

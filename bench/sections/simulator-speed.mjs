@@ -22,7 +22,7 @@ export async function policies({ measure, artifactFor, quick }) {
   const data = []
   let jsq
   for (const { name, policy, rows: drawn = 'passes', fresh = false, target = TARGET[policy] } of WAYS) {
-    const artifact = policy === 'jsq' ? undefined : await artifactFor(DECODERS)
+    const artifact = await artifactFor(policy, DECODERS)
     const perSecond = DECODERS * PER_DECODER_PER_SECOND
     const run = await measure(name, {
       policy,

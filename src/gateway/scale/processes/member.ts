@@ -6,10 +6,14 @@ import { logOutput } from '../../observe/log/log-output.ts'
 import { type ThreadResult, unwrapResult } from '../../routing/thread-result.ts'
 import type { FromChild, ToOwner, ToRelay } from './supervisor-messages.ts'
 
+const PROGRAMS = {
+  owner: new URL('../../app/owner.js', import.meta.url),
+  relay: new URL('../../app/relay.js', import.meta.url),
+}
+
 export interface MemberSpec {
   readonly name: string
-  /** Its file in app/, without extension. */
-  readonly program: 'owner' | 'relay'
+  readonly program: keyof typeof PROGRAMS
   readonly log: Log
   /** Sends the first message. */
   spawned(child: ChildProcess): void
@@ -147,7 +151,7 @@ export class Member {
     }
     let child: ChildProcess
     try {
-      child = fork(new URL(`../../app/${program}.js`, import.meta.url), {
+      child = fork(PROGRAMS[program], {
         // Its own process group: Ctrl-C in the terminal goes to the supervisor alone, which stops the others
         // in order.
         detached: true,
