@@ -7,7 +7,7 @@ import { VERSION } from '../version.ts'
 import { type Artifact, packPatterns, unpackSignatures } from './artifact.ts'
 import { type Calibration, readCalibration } from './calibration.ts'
 import { clusterSignatures, type FittedClusters } from './cluster.ts'
-import type { Placement } from './placement.ts'
+import type { ExpertPlacement } from './expert-placement.ts'
 import { placementOf, unevenRanks } from './placement-of.ts'
 import {
   bestOf,
@@ -37,7 +37,7 @@ export interface FitOptions {
 
 export interface Fitted {
   readonly artifact: Artifact
-  readonly placement?: Placement
+  readonly placement?: ExpertPlacement
   readonly data: Calibration
   readonly qualities: readonly TransformQuality[]
   readonly selections: readonly Selection[]

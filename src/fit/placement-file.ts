@@ -2,12 +2,12 @@ import { EldrError } from '../errors.ts'
 import * as check from '../trace/file-checks.ts'
 import type { SafetensorsFile } from '../trace/safetensors-file.ts'
 import { writeSafetensors } from '../trace/safetensors-write.ts'
-import type { FullestRank, Placement } from './placement.ts'
+import type { FullestRank, ExpertPlacement } from './expert-placement.ts'
 
 export const PLACEMENT_FORMAT = 'eldr.placement.v1'
 
 /** A placement and what it was made for: an engine must not load it for another model. */
-export interface PlacementFile extends Placement {
+export interface PlacementFile extends ExpertPlacement {
   readonly model: string
   readonly traceSha256: string
 }

@@ -1,6 +1,6 @@
 import { EldrError } from '../errors.ts'
 import type { Artifact } from './artifact.ts'
-import { type Placement, placeExperts } from './placement.ts'
+import { type ExpertPlacement, placeExperts } from './expert-placement.ts'
 
 /** Places experts for the clusters of an artifact, using its decode patterns. `file` is named in errors. */
 export function placementOf(
@@ -8,7 +8,7 @@ export function placementOf(
   ranks: number,
   batch: number,
   file: string,
-): Placement {
+): ExpertPlacement {
   if (calibration.patterns === undefined) {
     const todo = 'Fit a trace with decode_counts and decode_steps.'
     throw new EldrError('ELDR_TENSOR_MISSING', {

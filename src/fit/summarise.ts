@@ -1,7 +1,7 @@
 import type { Trace } from '../trace/trace.ts'
 import type { Artifact } from './artifact.ts'
 import type { Fitted, FitOptions } from './fit.ts'
-import type { Placement } from './placement.ts'
+import type { ExpertPlacement } from './expert-placement.ts'
 import type { ClusterSummary, FitSource, FitSummary, PlacementSummary } from './summary.ts'
 
 /** The results of a fit as plain data. */
@@ -43,7 +43,7 @@ export function summaryOf(
 /** The part common to a fit and a refit. */
 export function clusterPart(
   { artifact, clusters }: Pick<Fitted, 'artifact' | 'clusters'>,
-  placement?: Placement,
+  placement?: ExpertPlacement,
 ) {
   const { about, primary } = artifact
   return {
@@ -61,7 +61,7 @@ export function clusterPart(
   }
 }
 
-export function placementSummary({ ranks, batch, fullest }: Placement): PlacementSummary {
+export function placementSummary({ ranks, batch, fullest }: ExpertPlacement): PlacementSummary {
   return { ranks, batch, perCluster: fullest }
 }
 

@@ -2,7 +2,7 @@
  * All settings of a gateway after flags, environment, file and defaults are merged. schema.ts describes each
  * one.
  */
-import type { EngineName } from '../engines/registry.ts'
+import type { EngineName } from '../engines/engine-table.ts'
 import type { PolicyName } from '../../policy/decode-policy.ts'
 import type { PrefillPolicyName } from '../../policy/prefill-policy.ts'
 

@@ -5,7 +5,7 @@
  * The schema transforms nothing (both spellings of a policy, a trailing slash in a URL), so that it can be
  * published. `settle.ts` does.
  */
-import { ENGINE_NAMES } from '../../engines/registry.ts'
+import { ENGINE_NAMES } from '../../engines/engine-table.ts'
 import * as z from 'zod'
 import { defaultPolicy, POLICIES } from '../../../policy/decode-policy.ts'
 import { DEFAULT_PREFILL_POLICY, PREFILL_POLICIES } from '../../../policy/prefill-policy.ts'

@@ -3,7 +3,7 @@
  * are taken in descending order of the chance that a decode step activates them and given to the lightest
  * rank with room. So a step's active experts spread evenly over ranks with equal numbers of experts.
  */
-export interface Placement {
+export interface ExpertPlacement {
   readonly clusters: number
   readonly layers: number
   readonly experts: number
@@ -43,7 +43,7 @@ export interface PlacementInput {
   readonly batch: number
 }
 
-export function placeExperts(input: PlacementInput): Placement {
+export function placeExperts(input: PlacementInput): ExpertPlacement {
   const { clusters, layers, experts, ranks, batch } = input
   if (experts % ranks !== 0)
     throw new RangeError(`${experts} experts do not divide evenly among ${ranks} ranks`)

@@ -5,7 +5,7 @@ import { failure, temporaryFolder } from '../../test/trace-support.ts'
 import { createRandom } from '../math/random.ts'
 import { withSafetensors } from '../trace/safetensors-file.ts'
 import { writeSafetensors } from '../trace/safetensors-write.ts'
-import { type PlacementInput, placeExperts } from './placement.ts'
+import { type PlacementInput, placeExperts } from './expert-placement.ts'
 import { type PlacementFile, placementIn, writePlacement } from './placement-file.ts'
 
 const folder = temporaryFolder()
