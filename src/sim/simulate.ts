@@ -144,11 +144,7 @@ export function simulate(input: SimulationInput): SimulationRun {
     if (prefillPolicy === undefined || prefillers.length === 0) return dispatch(slot)
 
     const prefixKey = prefixKeyOf(pool.blocks[slot]!, Math.ceil(limits.prefixKeyTokens / blockTokens))
-    const { worker } = prefillPolicy.pick(
-      prefixKey === undefined ? {} : { prefixKey },
-      prefillCandidates,
-      prefillContext,
-    )
+    const { worker } = prefillPolicy.pick({ prefixKey }, prefillCandidates, prefillContext)
     prefillPolicy.dispatched?.(worker)
     prefillCandidates[worker]!.inflight++
     pool.prefillWorker[slot] = worker

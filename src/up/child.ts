@@ -26,7 +26,13 @@ export interface Child<Ready> {
 
 /** Relative to dist/up: the processes run the build. */
 const PROGRAM = fileURLToPath(new URL('../cli/main.js', import.meta.url))
-const WITH_PARENT = new URL('./with-parent.js', import.meta.url).href
+/**
+ * Loaded into every process before its program: the process exits when its parent is gone for any reason. The
+ * channel to the parent does not keep the process alive.
+ */
+const EXIT_WITH_PARENT = `data:text/javascript,${encodeURIComponent(
+  "process.on('disconnect', () => process.exit(0)); process.channel?.unref()",
+)}`
 /** Number of output lines to report if a process does not start. */
 const LAST_LINES = 12
 
@@ -37,7 +43,7 @@ export function startChild<Ready>({
   readyIn,
   onLine,
 }: ChildSpec<Ready>): Child<Ready> {
-  const child = spawn(process.execPath, [...nodeFlags, '--import', WITH_PARENT, PROGRAM, ...args], {
+  const child = spawn(process.execPath, [...nodeFlags, '--import', EXIT_WITH_PARENT, PROGRAM, ...args], {
     // A separate process group: Ctrl-C goes only to the parent, which then stops all children in order.
     detached: true,
     stdio: ['ignore', 'pipe', 'pipe', 'ipc'],

@@ -9,7 +9,14 @@ import { basename, dirname } from 'node:path'
 import type { FileDiscovery } from '../config/settings.ts'
 import type { RankDefaults } from '../config/worker-form.ts'
 import { pause } from './back-off.ts'
-import { LookupFailure, type Report, type Source, type OnReport } from './source.ts'
+import {
+  LookupFailure,
+  type OnReport,
+  type Problem,
+  type ProblemReason,
+  type Report,
+  type Source,
+} from './source.ts'
 import { watchedNames } from './link-names.ts'
 import { readOffThread, ReadAborted } from './worker-file-off-thread.ts'
 
@@ -21,6 +28,11 @@ const DEBOUNCE_MS = 100
 const ABORTED_RETRY_MS = 60_000
 /** Enough for the max number of workers with long names. */
 const MAX_BYTES = 1 << 20
+
+/** What reading the file gave. */
+type FileText =
+  | { readonly kind: 'text'; readonly text: string }
+  | { readonly kind: 'problem'; readonly problem: Problem }
 
 /** A file's text, valid or not, and the report for it. */
 interface Reading {
@@ -103,17 +115,18 @@ export class FileSource implements Source {
   }
 
   async #look(): Promise<void> {
-    const text = await this.#settled()
+    const read = await this.#settled()
     const { signal } = this.#stop
     if (signal.aborted) return
-    if (text instanceof LookupFailure) {
+    if (read.kind === 'problem') {
       // The folder may be gone too; a watch on it would not see a new one.
-      if (text.problem.reason === 'unreadable') {
+      if (read.problem.reason === 'unreadable') {
         this.#unwatch()
         this.#watch()
       }
-      return this.#onReport({ problem: text.problem })
+      return this.#onReport({ problem: read.problem })
     }
+    const { text } = read
     if (text !== this.#last?.text || performance.now() >= this.#last.untilMs) {
       const last = await this.#reading(text)
       if (signal.aborted) return
@@ -145,15 +158,12 @@ export class FileSource implements Source {
   }
 
   /** Reads the file until two reads in a row give the same. */
-  async #settled(): Promise<string | LookupFailure> {
-    let before = await textOr(this.#settings.path)
-    while (before !== this.#last?.text) {
+  async #settled(): Promise<FileText> {
+    let before = await readText(this.#settings.path)
+    while (before.kind === 'problem' || before.text !== this.#last?.text) {
       await pause(SETTLE_MS, this.#stop.signal)
-      const now = await textOr(this.#settings.path)
-      const same =
-        typeof now === 'string' || typeof before === 'string'
-          ? now === before
-          : now.problem.text === before.problem.text
+      const now = await readText(this.#settings.path)
+      const same = isSame(now, before)
       before = now
       if (same || this.#stop.signal.aborted) break
     }
@@ -161,20 +171,26 @@ export class FileSource implements Source {
   }
 }
 
-async function textOr(path: string): Promise<string | LookupFailure> {
+function isSame(a: FileText, b: FileText): boolean {
+  if (a.kind === 'text') return b.kind === 'text' && a.text === b.text
+  return b.kind === 'problem' && a.problem.text === b.problem.text
+}
+
+async function readText(path: string): Promise<FileText> {
+  const problem = (reason: ProblemReason, text: string): FileText => ({
+    kind: 'problem',
+    problem: { reason, text },
+  })
   try {
     const info = await stat(path)
-    if (!info.isFile()) return new LookupFailure('unreadable', `${path} is not a regular file`)
-    const text = info.size > MAX_BYTES ? undefined : await readFile(path)
+    if (!info.isFile()) return problem('unreadable', `${path} is not a regular file`)
+    const bytes = info.size > MAX_BYTES ? undefined : await readFile(path)
     // It may have grown since `stat`.
-    if (text === undefined || text.length > MAX_BYTES)
-      return new LookupFailure('broken', `${path} is larger than ${MAX_BYTES >> 20} MiB`)
-    return text.toString('utf8')
+    if (bytes === undefined || bytes.length > MAX_BYTES)
+      return problem('broken', `${path} is larger than ${MAX_BYTES >> 20} MiB`)
+    return { kind: 'text', text: bytes.toString('utf8') }
   } catch (cause) {
-    return new LookupFailure(
-      'unreadable',
-      `${path} cannot be read: ${(cause as NodeJS.ErrnoException).code ?? 'unknown reason'}`,
-      cause,
-    )
+    const code = (cause as NodeJS.ErrnoException).code ?? 'unknown reason'
+    return problem('unreadable', `${path} cannot be read: ${code}`)
   }
 }

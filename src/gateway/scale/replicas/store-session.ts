@@ -38,7 +38,6 @@ export async function openSession(
   signal: AbortSignal,
 ): Promise<StoreSession> {
   const { url, caFile, channel, timeoutMs } = address
-  const tls = caFile === undefined ? {} : { tls: true as const, ca: readFileSync(caFile) }
   const options = {
     url: url.replace(/^valkey/, 'redis'),
     disableOfflineQueue: true,
@@ -47,7 +46,9 @@ export async function openSession(
     socket: {
       connectTimeout: timeoutMs,
       reconnectStrategy: false as const,
-      ...tls,
+      // Without a file, the protocol of the URL decides.
+      tls: caFile === undefined ? undefined : (true as const),
+      ca: caFile === undefined ? undefined : readFileSync(caFile),
     },
   }
   const clients = [template.duplicate(options), template.duplicate(options)] as const
