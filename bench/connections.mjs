@@ -2,7 +2,8 @@
 // relays the supervisor hands each over. Also the memory of all processes, idle and with many idle
 // connections.
 //
-//   npm run build && node bench/connections.mjs [--relays 1,2] [--repeat 3] [--count-ms 3000] [--at-once 64] [--idle 2000]
+//   npm run build && node bench/connections.mjs [--relays 1,2] [--repeat 3] [--count-ms 3000] [--at-once 64]
+//     [--idle 2000]
 import { spawn } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { connect } from 'node:net'

@@ -1,7 +1,8 @@
 // Compares ELDR's simulator with an independent one in Python (python/simulator.py): same requests and times,
 // jsq and eldr.
 //
-//   node bench/cross-check.mjs [--requests 20000] [--rate 600] [--seed 1] [--json FILE] [--out docs/evidence/benchmarks-simulator.md] [--dist DIR]
+//   node bench/cross-check.mjs [--requests 20000] [--rate 600] [--seed 1] [--json FILE]
+//     [--out docs/evidence/benchmarks-simulator.md] [--dist DIR]
 //
 // Exits with 1 if p50 TPOT or active experts differ by more than 1 %. Uses Python from bench/.venv or from
 // the variable PYTHON (with numpy and safetensors). Run `npm run build` first.

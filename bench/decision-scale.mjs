@@ -1,7 +1,8 @@
 // Cost of a routing decision by number of decode workers, for a small and a large model, and the memory of
 // union's state.
 //
-//   node bench/decision-scale.mjs [--quick] [--seed 1] [--json FILE] [--out docs/evidence/benchmarks-scale.md] [--dist DIR]
+//   node bench/decision-scale.mjs [--quick] [--seed 1] [--json FILE]
+//     [--out docs/evidence/benchmarks-scale.md] [--dist DIR]
 //
 // A decision goes from raw counts to a worker, as in policy.mjs; dispatch and release are separate. All
 // layers kept, one thread.

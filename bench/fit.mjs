@@ -1,10 +1,11 @@
 // Benchmarks of the fit and its numeric parts against NumPy/SciPy and plain JavaScript. Prints tables as it
 // runs.
 //
-//   node bench/fit.mjs [--quick] [--only lab16,growth] [--seed 1] [--json FILE] [--out docs/evidence/benchmarks.md] [--dist DIR]
+//   node bench/fit.mjs [--quick] [--only lab16,growth] [--seed 1] [--json FILE]
+//     [--out docs/evidence/benchmarks.md] [--dist DIR]
 //
-// --quick: small shapes and few repeats, as a smoke test. --only: some sections. --dist: another build, to compare two. Run
-// `npm run build` first. README.md explains the comparison.
+// --quick: small shapes and few repeats, as a smoke test. --only: some sections. --dist: another build, to
+// compare two. Run `npm run build` first. README.md explains the comparison.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'

@@ -1,7 +1,8 @@
 // Time of a routing decision, from raw counts to a worker, compared with plain loops, and its growth with
 // workers and experts.
 //
-//   node bench/policy.mjs [--quick] [--seed 1] [--json FILE] [--out docs/evidence/benchmarks-policy.md] [--dist DIR]
+//   node bench/policy.mjs [--quick] [--seed 1] [--json FILE] [--out docs/evidence/benchmarks-policy.md]
+//     [--dist DIR]
 //
 // A decision from raw counts: signature (weights, norm), similarities to all centroids, band; for `union`
 // also the prediction from neighbours and the cost on every worker. Dispatch and release are separate. All

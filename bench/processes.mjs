@@ -2,7 +2,8 @@
 // and vllm-router, in front of the same fake workers on all cores; and how long a relay waits for the owner.
 //
 //   bench/gateway/install.sh                                                # once, for vllm-router
-//   node bench/processes.mjs [--quick] [--out docs/evidence/benchmarks-processes.md] [--relays 1,2] [--repeat 3] [--count-ms 2500] [--dist DIR]
+//   node bench/processes.mjs [--quick] [--out docs/evidence/benchmarks-processes.md] [--relays 1,2]
+//     [--repeat 3] [--count-ms 2500] [--dist DIR]
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { availableParallelism, tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'

@@ -1,11 +1,12 @@
 // Messages between replicas: bytes per second and CPU time, by rate, policy and model. Needs no store:
 // messages are encoded and decoded as in gateways, in simulated time.
 //
-//   npm run build && node bench/replicas.mjs [--quick] [--seconds 20] [--workers 16] [--markdown] [--trace data/lab16-task.evaluation.safetensors]
+//   npm run build && node bench/replicas.mjs [--quick] [--seconds 20] [--workers 16] [--markdown]
+//     [--trace data/lab16-task.evaluation.safetensors]
 //
-// --quick runs one second of each, as a smoke test. Requests take two seconds each. Expectations for lab16 come from the counts of
-// recorded requests; for the large model (58 × 256) the same counts are repeated, because there is no trace
-// of one.
+// --quick runs one second of each, as a smoke test. Requests take two seconds each. Expectations for lab16
+// come from the counts of recorded requests; for the large model (58 × 256) the same counts are repeated,
+// because there is no trace of one.
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'

@@ -1,8 +1,8 @@
 // Speed of the simulator: by policy, compared with plain JavaScript, and by decode workers, model shape and
 // requests.
 //
-//   node bench/simulator.mjs [--quick] [--only policies,plain] [--seed 1] [--repeat 5] [--json FILE] [--out docs/evidence/benchmarks-simulator.md]
-//                            [--dist DIR]
+//   node bench/simulator.mjs [--quick] [--only policies,plain] [--seed 1] [--repeat 5] [--json FILE]
+//     [--out docs/evidence/benchmarks-simulator.md] [--dist DIR]
 //
 // Each figure is the median of several runs after a warm-up, in its own process, on one thread. Run `npm run
 // build` first.

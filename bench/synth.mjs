@@ -1,6 +1,7 @@
 // Writes a synthetic calibration trace.
 //
-//   node bench/synth.mjs FILE [--requests 1000] [--layers 48] [--experts 128] [--top-k 8] [--domains 4] [--seed 1] [--gates]
+//   node bench/synth.mjs FILE [--requests 1000] [--layers 48] [--experts 128] [--top-k 8] [--domains 4]
+//     [--seed 1] [--gates]
 //
 // --gates adds gate scores, so that all six transforms of the paper can be tried.
 import { parseArgs } from 'node:util'

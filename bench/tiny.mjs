@@ -1,7 +1,8 @@
 // Time of a decode step of the tiny back end on one thread: SIMD kernel, plain JavaScript loops and PyTorch;
 // time by part; and step time by distinct experts in the batch.
 //
-//   ELDR_BENCH_TORCH_PYTHON=python3 node bench/tiny.mjs [--quick] [--cpu] [--json FILE] [--out docs/evidence/benchmarks-tiny.md] [--dist DIR]
+//   ELDR_BENCH_TORCH_PYTHON=python3 node bench/tiny.mjs [--quick] [--cpu] [--json FILE]
+//     [--out docs/evidence/benchmarks-tiny.md] [--dist DIR]
 //
 // The interpreter needs torch and safetensors, and transformers for the third column; without the variable
 // that comparison is left out.

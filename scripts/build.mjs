@@ -32,6 +32,7 @@ function linkProgram() {
     rmSync(link, { force: true })
     symlinkSync(join('..', '..', 'dist', 'cli', 'main.js'), link)
   } catch (error) {
-    console.warn(`no node_modules/.bin/eldr: ${error.message}`) // no symbolic links on this system; npx still works
+    // There are no symbolic links on this system; npx still works.
+    console.warn(`no node_modules/.bin/eldr: ${error.message}`)
   }
 }

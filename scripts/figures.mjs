@@ -1,8 +1,8 @@
 // Draws the figures of docs/start/concepts.md and docs/guides/policies.md as SVG for light and dark pages:
 //   npm run build && node scripts/figures.mjs [--check] [--tau FILE]
-// --check writes nothing and exits with 1 if a figure is stale. --tau FILE first makes docs/evidence/results/tau.json from the JSON
-// output of the sweep in docs/guides/policies.md. Charts come from the saved results and the code that draws
-// reports.
+// --check writes nothing and exits with 1 if a figure is stale. --tau FILE first makes
+// docs/evidence/results/tau.json from the JSON output of the sweep in docs/guides/policies.md. Charts come
+// from the saved results and the code that draws reports.
 import { readFileSync, writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { DIAGRAMS } from './figures/diagrams.mjs'

@@ -1,6 +1,6 @@
-// Makes docs/evidence/results/{cut,whole}.json and the pages from them: `node scripts/results.mjs [--cut]`. The whole traces and
-// the recorded arrivals are not in the repository but expected in ../shared; --cut makes only the cut. Run
-// `npm run build` first.
+// Makes docs/evidence/results/{cut,whole}.json and the pages from them: `node scripts/results.mjs [--cut]`.
+// The whole traces and the recorded arrivals are not in the repository but expected in ../shared; --cut makes
+// only the cut. Run `npm run build` first.
 import { execFileSync } from 'node:child_process'
 import { copyFileSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -51,7 +51,8 @@ try {
     const made = await makers[part](context)
     const on = `${cpus()[0]?.model.replace(/\s+/g, ' ').trim()}, Node ${process.version}, ${new Date().toISOString().slice(0, 10)}`
     results[part] = { on, ...made }
-    writeFileSync(file, `${JSON.stringify(results)}\n`) // after each part, so that an interrupted run keeps its results
+    // After each part, so that an interrupted run keeps its results.
+    writeFileSync(file, `${JSON.stringify(results)}\n`)
   }
 } finally {
   rmSync(folder, { recursive: true })

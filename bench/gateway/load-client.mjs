@@ -2,8 +2,8 @@
 // answer is over. It samples the CPU time of the router and of the workers itself, at the two ends of the
 // time that counts, and prints one line of JSON.
 //
-//   node bench/gateway/load-client.mjs '{"url":"http://127.0.0.1:8000","streams":64,"promptBytes":1024,"tokens":16,"warmUpMs":1000,
-//     "countMs":2500,"router":PID,"workers":[PID,…]}'
+//   node bench/gateway/load-client.mjs '{"url":"http://127.0.0.1:8000","streams":64,"promptBytes":1024,
+//     "tokens":16,"warmUpMs":1000,"countMs":2500,"router":PID,"workers":[PID,…]}'
 //
 // `warmUpRequests` and `mostWarmUpMs`: the warm-up ends after this many responses or this time.
 //

@@ -2,12 +2,14 @@
 // compared with vllm-router, bare proxies in Node and nginx in front of the same fake workers.
 // bench/README.md explains the method.
 //
-//   bench/gateway/install.sh                                        # once: vllm-router and nginx, into bench/gateway/.venv
-//   node bench/gateway/run.mjs [--quick] [--out docs/evidence/benchmarks-gateway.md] [--json FILE] [--rows short,paced] [--columns eldr,undici]
+//   bench/gateway/install.sh    # once: vllm-router and nginx, into bench/gateway/.venv
+//   node bench/gateway/run.mjs [--quick] [--out docs/evidence/benchmarks-gateway.md] [--json FILE]
+//     [--rows short,paced] [--columns eldr,undici]
 //
-// --against DIR adds the column `before`: another build, measured in the same rounds, with the 95 % interval of the ratio.
-// --repeat 3, --count-ms 2500, --warm-up-ms 1000 (of the client, before each round), --dist DIR (another build of the product),
-// --priority 10 (above other programs; needs root)
+// --against DIR adds the column `before`: another build, measured in the same rounds, with the 95 % interval
+// of the ratio.
+// --repeat 3, --count-ms 2500, --warm-up-ms 1000 (of the client, before each round), --dist DIR (another
+// build of the product), --priority 10 (above other programs; needs root)
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { availableParallelism, tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'

@@ -1,7 +1,8 @@
 // Takes decode steps out of a simulation, with the experts of every request and layer, for step_profile.py
 // --steps.
 //
-//   node bench/gpu/simulated-steps.mjs --trace EVALUATION --artifact ARTIFACT --out STEPS.json [--steps 300] [--rate 100] [--policy union]
+//   node bench/gpu/simulated-steps.mjs --trace EVALUATION --artifact ARTIFACT --out STEPS.json [--steps 300]
+//     [--rate 100] [--policy union]
 //
 // Steps are spread evenly over the middle of one run of 16 decode workers. Needs `npm run build` first.
 import { writeFileSync } from 'node:fs'

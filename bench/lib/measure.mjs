@@ -62,7 +62,8 @@ export async function medianRun(repeat, run, warmUp = 1) {
  * resolution and shorter than a scheduler slice, so that most samples are undisturbed even on a busy machine.
  */
 export function medianCall(call, { samples = 301, sampleMs = 0.5, warmUpMs = 300 } = {}) {
-  for (const start = performance.now(); performance.now() - start < warmUpMs;) call() // until the engine has compiled it
+  // Until the engine has compiled it.
+  for (const start = performance.now(); performance.now() - start < warmUpMs;) call()
   let calls = 1
   while (timeOf(call, calls) < sampleMs) calls *= 2
   return median(Array.from({ length: samples }, () => timeOf(call, calls) / calls))

@@ -9,6 +9,7 @@ export async function numpyFit(python, trace, { workers, pairs, seed, repeat, ou
   const one = { OPENBLAS_NUM_THREADS: '1', MKL_NUM_THREADS: '1', OMP_NUM_THREADS: '1' }
   const [all, single] = [await python.run('fit_numpy.py', args), await python.run('fit_numpy.py', args, one)]
   const env = single.wallMs < all.wallMs ? one : {}
-  const run = await medianRun(repeat, () => python.run('fit_numpy.py', args, env), 0) // the two above have warmed up
+  // The two above have warmed up.
+  const run = await medianRun(repeat, () => python.run('fit_numpy.py', args, env), 0)
   return { ...run, env, threads: env === one ? 'one' : 'all' }
 }

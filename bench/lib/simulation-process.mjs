@@ -117,7 +117,8 @@ function memoryOf() {
   let found
   run(() => {
     if (++arrived !== Math.floor(0.95 * requests)) return
-    for (let n = 0; n < 3; n++) globalThis.gc() // arrays outside the heap are freed one collection after their owners
+    // Arrays outside the heap are freed one collection after their owners.
+    for (let n = 0; n < 3; n++) globalThis.gc()
     const { rss, heapUsed, arrayBuffers } = process.memoryUsage()
     found = { rss, heapUsed, arrayBuffers }
   })

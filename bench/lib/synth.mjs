@@ -6,7 +6,9 @@ import { createSafetensors, half } from './safetensors.mjs'
 import { mulberry } from './prng.mjs'
 
 const TOPICS = 6 // in a domain
-const TABLE = 1 << 16 // draws of a normal distribution, walked from a random start with a random odd stride: far cheaper than drawing
+// Draws of a normal distribution, walked from a random start with a random odd stride: far cheaper than
+// drawing.
+const TABLE = 1 << 16
 
 /**
  * Writes a calibration trace to `file`. @example writeTrace('trace.safetensors', { requests: 1000, layers:
@@ -59,7 +61,8 @@ export function writeTrace(
     tokens[i] = Math.round(32 * 14 ** random()) // 32 … 448, log-uniform
     const topic = domain[i] * TOPICS + Math.floor(random() * TOPICS)
     const second = domain[i] * TOPICS + Math.floor(random() * TOPICS)
-    const third = Math.floor(random() * domains * TOPICS) // responses deviate from the prompt's topic as a whole, not only cell by cell
+    // Responses deviate from the prompt's topic as a whole, not only cell by cell.
+    const third = Math.floor(random() * domains * TOPICS)
     const mix = random() * 0.5
     const stray = random() * 0.6
     for (let l = 0; l < layers; l++) {

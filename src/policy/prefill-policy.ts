@@ -35,7 +35,10 @@ export interface PrefillPolicy {
 }
 
 export interface PrefillRequest {
-  /** 32-bit hash of the prompt's leading blocks; absent if there is nothing to hash (in the simulator, if the prompt is shorter than one block). */
+  /**
+   * 32-bit hash of the prompt's leading blocks; absent if there is nothing to hash (in the simulator, if the
+   * prompt is shorter than one block).
+   */
   readonly prefixKey?: number
 }
 

@@ -54,7 +54,8 @@ describe('exhibitPage', () => {
     const charts = elements.filter(({ attributes }) => attributes['class']?.startsWith('chart'))
     expect(charts).toHaveLength(8)
     expect(elements.filter(({ name }) => name === 'table')).toHaveLength(5)
-    expect(text.match(/^TPOT p50 over rate$/gm)).toHaveLength(3 + 2) // link, heading and title; in a card of several charts heading and title
+    // Link, heading and title; in a card of several charts heading and title.
+    expect(text.match(/^TPOT p50 over rate$/gm)).toHaveLength(3 + 2)
   })
 
   it('lists notes, or nothing', () => {

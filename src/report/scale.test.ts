@@ -20,7 +20,8 @@ describe('niceTicks', () => {
       fc.property(finite, finite, fc.integer({ min: 2, max: 12 }), (a, b, wanted) => {
         const [low, high] = [Math.min(a, b), Math.max(a, b)]
         const { values, step } = niceTicks(low, high, wanted)
-        const slack = Math.max(Math.abs(low), Math.abs(high)) * 1e-8 + 1e-11 // ranges narrower than that are drawn as one value
+        // Ranges narrower than that are drawn as one value.
+        const slack = Math.max(Math.abs(low), Math.abs(high)) * 1e-8 + 1e-11
         expect(values[0]!).toBeLessThanOrEqual(low + slack)
         expect(values.at(-1)!).toBeGreaterThanOrEqual(high - slack)
         expect(values.length).toBeGreaterThanOrEqual(2)

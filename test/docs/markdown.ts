@@ -1,6 +1,6 @@
 /**
- * Reads a Markdown page for the tests: fenced blocks with the comment above each, headings with anchors, links
- * and pictures.
+ * Reads a Markdown page for the tests: fenced blocks with the comment above each, headings with anchors,
+ * links and pictures.
  *
  * A comment right above a block, invisible to readers, says what the tests do with it:
  *

@@ -94,7 +94,8 @@ const TOKENS = Array.from({ length: 10_000 }, (_, n) => ` ${String(n).padStart(4
 
 /**
  * A response that is not streamed. `kv` is JSON, 'null' from a decode worker.
- * @param {{id: string, model: string, isChat: boolean, prompt: number, tokens: number, kv: string, more?: string, promptTokenIds?: number[]}} answer
+ * @param {{id: string, model: string, isChat: boolean, prompt: number, tokens: number, kv: string,
+ *   more?: string, promptTokenIds?: number[]}} answer
  */
 export function completionBody({ id, model, isChat, prompt, tokens, kv, more = '', promptTokenIds }) {
   let text = ''

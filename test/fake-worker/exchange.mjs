@@ -116,7 +116,8 @@ export class Exchange {
    * A whole response with its content-length.
    * @param {number} status
    * @param {string} text
-   * @param {{contentType?: string, headers?: Readonly<Record<string, string>> | undefined, outcome?: Outcome}} [how]
+   * @param {{contentType?: string, headers?: Readonly<Record<string, string>> | undefined,
+   *   outcome?: Outcome}} [how]
    * @returns {void}
    */
   send(

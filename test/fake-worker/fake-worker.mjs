@@ -63,7 +63,8 @@ export class FakeWorker extends Watched {
     this.#ledger = new HandoffLedger(this.settings.recordLimit)
     const write = typeof counts === 'object' ? countsWriter(counts) : undefined
     /**
-     * @type {(request: import('./received-request.mjs').ReceivedRequest, prompt: number) => string | undefined}
+     * @type {(request: import('./received-request.mjs').ReceivedRequest, prompt: number) =>
+     *   string | undefined}
      */
     this.#countsOf =
       typeof counts === 'function'

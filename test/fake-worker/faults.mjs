@@ -44,7 +44,8 @@ export class FaultList {
 /**
  * Destination of a response's bytes. `flushed` calls back when all of them were sent; a socket keeps the
  * order anyway.
- * @typedef {{write(data: string | Buffer, encoding?: BufferEncoding): boolean, flushed(done: () => void): void}} Sink
+ * @typedef {{write(data: string | Buffer, encoding?: BufferEncoding): boolean,
+ *   flushed(done: () => void): void}} Sink
  */
 
 /** @param {import('node:net').Socket} socket @returns {Sink} */

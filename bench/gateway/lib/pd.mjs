@@ -24,7 +24,11 @@ export function prefillBytes(body) {
   return Buffer.concat([body.subarray(0, body.lastIndexOf(CLOSING_BRACE)), PREFILL_TAIL])
 }
 
-/** The decode leg: the request and the hand-off, as it came. @param {Buffer} body @param {Buffer} answer of the prefill worker */
+/**
+ * The decode leg: the request and the hand-off, as it came.
+ * @param {Buffer} body
+ * @param {Buffer} answer of the prefill worker
+ */
 export function decodeBytes(body, answer) {
   const tail = Buffer.from(
     `,"kv_transfer_params":${JSON.stringify(JSON.parse(answer.toString()).kv_transfer_params)}}`,

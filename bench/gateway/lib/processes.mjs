@@ -24,7 +24,10 @@ const living = new Set()
 process.on('exit', () => living.forEach(end))
 for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => process.exit(1))
 
-/** Kills a process and those it started: each is the head of a group. @param {import('node:child_process').ChildProcess} child */
+/**
+ * Kills a process and those it started: each is the head of a group.
+ * @param {import('node:child_process').ChildProcess} child
+ */
 function end(child) {
   living.delete(child)
   try {
@@ -34,7 +37,11 @@ function end(child) {
   }
 }
 
-/** @param {string} command @param {readonly string[]} args @param {{cores: string, nice?: string, env?: Record<string, string>}} where */
+/**
+ * @param {string} command
+ * @param {readonly string[]} args
+ * @param {{cores: string, nice?: string, env?: Record<string, string>}} where
+ */
 export function start(command, args, { cores, nice, env = {} }) {
   const line = [
     ...(nice === undefined ? [] : ['nice', '-n', nice]),

@@ -20,7 +20,8 @@ export class Reply {
 
   /**
    * @param {Buffer} chunk
-   * @returns {{done: boolean, bodyAt: number}} whether the response is complete, and where in the chunk its body begins (the end if it does not)
+   * @returns {{done: boolean, bodyAt: number}} whether the response is complete, and where in the chunk its
+   * body begins (the end if it does not)
    */
   push(chunk) {
     let bodyAt = 0

@@ -26,8 +26,8 @@ const fleet = ({ prefill, decode }) => [
 ]
 
 /**
- * `hops: 1`: one hop to a decode worker without a hand-off, a lower bound and not a competitor. `command` gives the program and its
- * arguments for {port, prefill, decode, artifact}.
+ * `hops: 1`: one hop to a decode worker without a hand-off, a lower bound and not a competitor. `command`
+ * gives the program and its arguments for {port, prefill, decode, artifact}.
  */
 export function routers({ dist, against }) {
   const node = (label, script, ...flags) => ({

@@ -10,7 +10,10 @@ const OTHER_EVENTS = 2
 
 const RETRY_MS = 20
 
-/** @typedef {{host: string, reply: Reply, onChunk: (chunk: Buffer) => void, body?: Buffer, bytes: Buffer}} Exchange */
+/**
+ * @typedef {{host: string, reply: Reply, onChunk: (chunk: Buffer) => void, body?: Buffer,
+ *   bytes: Buffer}} Exchange
+ */
 /** @typedef {Exchange & {socket: import('node:net').Socket}} Connection */
 
 export class Stream {
@@ -62,7 +65,11 @@ export class Stream {
     })
   }
 
-  /** Counts blank lines, which end events and may be split between chunks. @param {Buffer} chunk @param {number} bodyAt */
+  /**
+   * Counts blank lines, which end events and may be split between chunks.
+   * @param {Buffer} chunk
+   * @param {number} bodyAt
+   */
   #count(chunk, bodyAt) {
     const before = this.#events
     let events = before

@@ -2,7 +2,8 @@
 // policy, limits or retries, chunks passed on unread. Bodies are parsed and serialised; with --splice changed
 // fields are appended to the unparsed bytes.
 //
-//   node bench/gateway/proxies/undici.mjs --port 8000 --prefill URL --prefill URL --decode URL --decode URL [--splice]
+//   node bench/gateway/proxies/undici.mjs --port 8000 --prefill URL --prefill URL --decode URL --decode URL
+//     [--splice]
 import { createServer } from 'node:http'
 import { parseArgs } from 'node:util'
 import { Pool } from 'undici'

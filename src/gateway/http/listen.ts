@@ -125,7 +125,8 @@ function refuseBytes(
   }
   if (last === undefined) return endGently(socket, answer())
   const { request, response } = last
-  if (!response.shouldKeepAlive && request.complete) return undefined // the connection closes after that response
+  // The connection closes after that response.
+  if (!response.shouldKeepAlive && request.complete) return undefined
   if (response.writableFinished) {
     // The rest of the body of a request that already has its response.
     return endGently(socket, request.complete ? answer() : '')

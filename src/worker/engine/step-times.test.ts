@@ -37,7 +37,8 @@ describe('the times of steps', () => {
     const times = new StepTimes()
     deadlines([...Array.from({ length: 98 }, () => 0), 5, 0], times)
     const { steps, modelledMs, takenMs, errorP50, errorP99, computeMs } = times.timing()
-    expect([steps, modelledMs, takenMs, computeMs]).toEqual([100, 1_000, 1_002.5, 1]) // the last step is still late, because it was shortened by a quarter only
+    // The last step is still late, because it was shortened by a quarter only.
+    expect([steps, modelledMs, takenMs, computeMs]).toEqual([100, 1_000, 1_002.5, 1])
     expect([errorP50, errorP99]).toEqual([0.0005, 0.2505])
     expect(new StepTimes().timing()).toEqual({
       steps: 0,

@@ -20,7 +20,7 @@ export function createLog(
 
 let [second, secondText] = [-1, '']
 
-/** `,"time":"…"` as pino's isoTime gives it; the text of the running second is kept, which halves its cost. */
+/** `,"time":"…"` as pino's isoTime gives it; the text of the running second is kept: half of the cost. */
 function isoTime(): string {
   const nowMs = Date.now()
   const nowSecond = Math.floor(nowMs / 1000)
