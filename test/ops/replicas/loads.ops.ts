@@ -1,6 +1,7 @@
 /** Loads that replicas share through a real store. */
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { heldStream, LEASE_MS, type Stage, startStage, until } from './gateways.ts'
+import { RENEWALS } from '../../../src/gateway/scale/replicas/publisher.ts'
+import { heldStream, type Stage, startStage, until } from './gateways.ts'
 import { type Store, startStore } from './store.ts'
 
 let store: Store
@@ -132,12 +133,17 @@ describe('a replica', () => {
   })
 
   it('that runs without changes renews its lease', async () => {
-    const [a, b] = await Promise.all([stage.replica(store.url), stage.replica(store.url)])
+    // A lease that a machine which is held up for a moment still renews in time.
+    const patient = { replicas: { leaseMs: 6_000 } }
+    const [a, b] = await Promise.all([stage.replica(store.url, patient), stage.replica(store.url, patient)])
     const { release, text } = await heldStream(b, stage)
     await until('the request to be seen', () => a.inflight().elsewhere === 1)
-    // Longer than a lease, which is renewed meanwhile.
-    await new Promise(resolve => setTimeout(resolve, 2 * LEASE_MS))
+    // Without changes b sends renewals only. One more than fit into a lease: the first lease has ended.
+    const sent = async () => (await b.metric('eldr_replica_messages_total', { direction: 'out' }))!
+    const enough = (await sent()) + RENEWALS + 1
+    await until('the lease to be renewed', async () => (await sent()) >= enough)
     expect(a.inflight().elsewhere).toBe(1)
+    expect(a.lines.filter(({ msg }) => String(msg).includes('considered dead'))).toEqual([])
     release()
     await text()
     await until('it to end', () => a.inflight().elsewhere === 0)

@@ -5,16 +5,19 @@
 import { readFileSync } from 'node:fs'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { readSamples } from '../../../src/cluster/metrics-text.ts'
+import { RENEWALS } from '../../../src/gateway/scale/replicas/publisher.ts'
 import { type FakeWorker, startFakeWorker } from '../../fake-worker/index.ts'
 import { call, smallArtifact } from '../../gateway/admin-support.ts'
 import { SHAPE } from '../../gateway/cluster.ts'
 import { type ProcessCluster, startProcessCluster } from '../../gateway/process-cluster.ts'
+import { metricIn } from '../../gateway/watching.ts'
 import { temporaryFolder } from '../../trace-support.ts'
 import { killAll } from '../../worker/processes.ts'
 import { until } from './gateways.ts'
 import { type Store, startStore } from './store.ts'
 
-const LEASE_MS = 2_000
+/** A machine that is held up for a moment still renews it in time. */
+const LEASE_MS = 6_000
 let store: Store
 let workers: FakeWorker[]
 let gateways: [ProcessCluster, ProcessCluster]
@@ -62,6 +65,13 @@ async function sum({ url }: ProcessCluster, ...names: string[]): Promise<number>
   return samples.reduce((total, { value }) => total + value, 0)
 }
 const elsewhere = (gateway: ProcessCluster) => sum(gateway, 'eldr_worker_inflight_elsewhere')
+/** Messages that the present owner has sent to the other gateway. */
+async function sent({ url }: ProcessCluster): Promise<number> {
+  const text = await (await fetch(`${url}/metrics`, { headers: { connection: 'close' } })).text()
+  return metricIn(text, 'eldr_replica_messages_total', { direction: 'out' })
+}
+/** Tokens of a stream that runs until it is aborted. */
+const ENDLESS = 1_000_000
 const ask = ({ post }: ProcessCluster, maxTokens: number, signal?: AbortSignal) =>
   post(
     '/v1/completions',
@@ -86,7 +96,7 @@ describe.each([0, 1])('a killed owner of gateway %i', which => {
   it('with streams remains one replica with the same load to the other gateway', async () => {
     const [hit, other] = which === 0 ? gateways : gateways.toReversed()
     const stop = new AbortController()
-    const streams = await Promise.all(Array.from({ length: 5 }, () => ask(hit!, 5_000, stop.signal)))
+    const streams = await Promise.all(Array.from({ length: 5 }, () => ask(hit!, ENDLESS, stop.signal)))
     await until('the other to see them', async () => (await elsewhere(other!)) === 5)
     const seen: [replicas: number, load: number][] = []
     const enough = new AbortController()
@@ -95,8 +105,9 @@ describe.each([0, 1])('a killed owner of gateway %i', which => {
     })()
     await replaceOwner(hit!)
     await until('the new one to see the other', async () => (await count(hit!)) === 2)
-    // Longer than the lease: the new owner must have renewed it.
-    await new Promise(resolve => setTimeout(resolve, 1.5 * LEASE_MS))
+    // More messages than renewals fit into a lease: the lease of the killed owner has ended.
+    const renewed = (await sent(hit!)) + RENEWALS + 1
+    await until('the new one to renew its lease', async () => (await sent(hit!)) >= renewed)
     enough.abort()
     await watch
     expect(Math.max(...seen.map(([replicas]) => replicas))).toBe(2)
