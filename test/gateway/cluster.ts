@@ -67,6 +67,8 @@ export async function startCluster(options: ClusterOptions = {}): Promise<Cluste
         ...config.workers,
       },
       retries: { backoffMs: 1, ...config.retries },
+      // A machine that is held up for a moment must not fail a connection.
+      timeouts: { connectMs: 60_000, ...config.timeouts },
     }),
   )
   const log = createLog({ logLevel: 'silent', logFormat: 'json' })

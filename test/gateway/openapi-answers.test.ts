@@ -290,7 +290,9 @@ describe('errors', () => {
     const slow = await startCluster({
       prefill: 1,
       decode: 1,
-      config: { server: { adminToken: TOKEN, apiKeys: [KEY], headersTimeoutMs: 300, shutdownGraceMs: 300 } },
+      config: {
+        server: { adminToken: TOKEN, apiKeys: [KEY], headersTimeoutMs: 3_000, shutdownGraceMs: 300 },
+      },
     })
     const late = await Promise.all(
       contract.operations.map(async asked => ({

@@ -4,7 +4,7 @@ import { KV_LIMITS, type KvFailure, type KvPlace, readKv } from '../../src/worke
 import { KvServer, type KvServerOptions } from '../../src/worker/kv/kv-server.ts'
 import { type LeaseEnd, LeaseBook } from '../../src/worker/kv/leases.ts'
 
-export const LIMITS = { ...KV_LIMITS, connectMs: 2_000, idleMs: 2_000 }
+export const LIMITS = { ...KV_LIMITS, connectMs: 60_000, idleMs: 60_000 }
 export const forever = () => new AbortController().signal
 export const closers: (() => Promise<void> | void)[] = []
 afterEach(async () => {

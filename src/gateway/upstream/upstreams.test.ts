@@ -5,7 +5,7 @@ import { stopClock } from '../../../test/manual-clock.ts'
 import { UpstreamFailure, Upstreams } from './upstreams.ts'
 
 const OK = 'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}'
-const LIMITS = { timeoutMs: 5_000, maxBytes: 1_000_000 }
+const LIMITS = { timeoutMs: 60_000, maxBytes: 1_000_000 }
 const GET = { method: 'GET', path: '/health', headers: {} } as const
 
 let server: Server
@@ -22,7 +22,7 @@ async function start(
     serve(socket, sockets.push(socket) - 1)
   }).listen(0, '127.0.0.1')
   await once(server, 'listening')
-  upstreams = new Upstreams({ connectMs: 1_000, idleConnectionMs })
+  upstreams = new Upstreams({ connectMs: 60_000, idleConnectionMs })
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
 }
 
