@@ -107,7 +107,7 @@ export async function startGateway(
       hosting?.arriving(request)
       void handler.handle(request, response, proceed)
     },
-    code => metrics.errorAnswers.inc(code),
+    code => metrics.errorResponses.inc(code),
   )
   const clients = new ClientConnections()
   if (hosting === undefined) clients.watch(server, settings.server.tls !== undefined)

@@ -70,7 +70,7 @@ export async function startRelay(settings: Settings, log: Log, options: RelayOpt
   const server = createListener(
     settings.server,
     (request, response, proceed) => void handler.handle(request, response, proceed),
-    code => metrics.errorAnswers.inc(code),
+    code => metrics.errorResponses.inc(code),
   )
   const clients = new ClientConnections()
   clients.watch(server, settings.server.tls !== undefined)

@@ -8,7 +8,7 @@ import { type RefusalCode, Refusal } from '../http/refusal.ts'
 import { Attempt, type AttemptEnd } from '../observe/request-observer.ts'
 import { NEVER } from '../routing/lost-workers.ts'
 import type { Placement } from '../routing/placement.ts'
-import { type ReplyHeaders, type UpstreamAnswer, UpstreamFailure } from '../upstream/upstreams.ts'
+import { type ReplyHeaders, type UpstreamResponse, UpstreamFailure } from '../upstream/upstreams.ts'
 import { attempts, done, exclude, failed, isUnreachable, type Tried } from './attempt.ts'
 import type { FlowContext } from './context.ts'
 import type { Generation } from './generate.ts'
@@ -106,7 +106,7 @@ async function prefillOn(
     timeoutMs: timeouts.prefillMs,
     maxBytes: MAX_RESPONSE_BYTES,
     // The worker handed off while the gateway was giving up on it.
-    onLate(late: UpstreamAnswer) {
+    onLate(late: UpstreamResponse) {
       const read = judge(ctx, late, worker, request)
       if (read.kind === 'handed_off') releaseHandoff(ctx, generation, read.handoff, new Set(), decode)
     },
@@ -135,7 +135,7 @@ async function prefillOn(
 
 function judge(
   { engine }: FlowContext,
-  response: UpstreamAnswer | UpstreamFailure,
+  response: UpstreamResponse | UpstreamFailure,
   worker: WorkerSpec,
   request: Generation['request'],
 ): PrefillEnd | PrefillFailed {

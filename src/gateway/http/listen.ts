@@ -121,7 +121,7 @@ function refuseBytes(
         : ['400 Bad Request', new Refusal('ELDR_BAD_REQUEST')]
   const answer = () => {
     refused(refusal.code)
-    return rawAnswer(line, refusal)
+    return rawResponse(line, refusal)
   }
   if (last === undefined) return endGently(socket, answer())
   const { request, response } = last
@@ -141,7 +141,7 @@ function refuseBytes(
   return undefined
 }
 
-function rawAnswer(line: string, refusal: Refusal): string {
+function rawResponse(line: string, refusal: Refusal): string {
   const body = errorBody(refusal)
   return `HTTP/1.1 ${line}\r\n${Object.entries(headersOf(refusal, body))
     .map(([name, value]) => `${name}: ${value}\r\n`)

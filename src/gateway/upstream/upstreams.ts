@@ -17,7 +17,7 @@ export interface UpstreamRequest {
   readonly body?: Buffer
 }
 
-export interface UpstreamAnswer {
+export interface UpstreamResponse {
   readonly status: number
   readonly headers: ReplyHeaders
   readonly body: Buffer
@@ -32,7 +32,7 @@ export interface AskLimits {
    * Receives a response that the worker sent before it learned that the caller gave up. With it the
    * connection is read for a while after a stop or a timeout; without it the connection is dropped at once.
    */
-  readonly onLate?: (answer: UpstreamAnswer) => void
+  readonly onLate?: (answer: UpstreamResponse) => void
 }
 
 /** How long a worker has to notice that the caller gave up. */
@@ -70,7 +70,7 @@ export class Upstreams {
     request: UpstreamRequest,
     limits: AskLimits,
     ...stops: readonly StopSignal[]
-  ): Promise<UpstreamAnswer> {
+  ): Promise<UpstreamResponse> {
     return new Promise((resolve, reject) => {
       const chunks: Buffer[] = []
       let bytes = 0

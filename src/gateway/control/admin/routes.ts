@@ -12,7 +12,7 @@ export interface AdminCall {
   proceed(): void
 }
 
-export interface AdminAnswer {
+export interface AdminResponse {
   readonly status: number
   readonly body: object
 }
@@ -20,7 +20,7 @@ export interface AdminAnswer {
 export interface AdminRoute {
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE'
   readonly path: string
-  run(call: AdminCall): AdminAnswer | Promise<AdminAnswer>
+  run(call: AdminCall): AdminResponse | Promise<AdminResponse>
 }
 
 /** Pattern of worker ids and request ids. */

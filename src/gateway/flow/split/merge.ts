@@ -11,7 +11,7 @@ export interface Usage {
 }
 
 /** `answers`: complete responses in the order of the parts. `hidden`: fields that clients must not see. */
-export function mergeAnswers(
+export function mergeResponses(
   id: string,
   parts: readonly Part[],
   answers: readonly Json[],

@@ -5,7 +5,7 @@ import type { Outcome } from '../../observe/request-observer.ts'
 import type { ClientRequest } from '../../http/client-request.ts'
 import type { Sink } from '../sink.ts'
 import { EventSplitter } from './event-splitter.ts'
-import { mergeAnswers, mergeUsage, rewriteEvent, type Usage, usageOf } from './merge.ts'
+import { mergeResponses, mergeUsage, rewriteEvent, type Usage, usageOf } from './merge.ts'
 import { type Part, split } from './split.ts'
 
 /** Serves one part into a sink, under a request id of its own. */
@@ -129,7 +129,7 @@ class MergedResponse {
         exchange.answer(
           200,
           { 'content-type': 'application/json' },
-          JSON.stringify(mergeAnswers(this.#id, this.#parts, this.#answers, this.#hidden)),
+          JSON.stringify(mergeResponses(this.#id, this.#parts, this.#answers, this.#hidden)),
         )
     } else if (this.#begun) {
       const told = refusal instanceof Refusal ? refusal : new Refusal('ELDR_STREAM_BROKEN')

@@ -2,7 +2,7 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { type ClientRequest, readRequest } from '../../http/client-request.ts'
 import { EventSplitter } from './event-splitter.ts'
-import { mergeAnswers, mergeUsage, rewriteEvent } from './merge.ts'
+import { mergeResponses, mergeUsage, rewriteEvent } from './merge.ts'
 import { partsOf, split } from './split.ts'
 
 const read = (body: object) =>
@@ -54,7 +54,7 @@ describe('merging responses', () => {
 
   it('gives each choice its index and counts each prompt once', () => {
     expect(
-      mergeAnswers(
+      mergeResponses(
         'cmpl-x',
         parts,
         [response('a0', 10, 4), response('a1', 10, 10), response('b0', 20, 0), response('b1', 20, 20)],

@@ -33,7 +33,7 @@ export class Metrics {
     'Requests by route and outcome: ok, refused (client error or overload), worker_refused (a worker returned 4xx), failed, broken (mid-stream), client_gone, client_stalled, timeout',
     ['route', 'outcome'],
   )
-  readonly errorAnswers = this.hotCounter(
+  readonly errorResponses = this.hotCounter(
     'eldr_error_answers_total',
     'Errors that the gateway itself returned to clients, in a response or a stream, by code (docs/reference/errors.md)',
     ['code'],
@@ -121,7 +121,7 @@ export class Metrics {
     // Prometheus sees no increase in a series whose first sample is 1: series that alerts use start at 0.
     for (const outcome of OUTCOMES)
       for (const route of ['completions', 'chat']) this.requests.inc(route, outcome, 0)
-    for (const code of Object.keys(REFUSALS) as RefusalCode[]) this.errorAnswers.inc(code, '', 0)
+    for (const code of Object.keys(REFUSALS) as RefusalCode[]) this.errorResponses.inc(code, '', 0)
     for (const reason of [...REJECTS, 'recent_missing']) this.rejects.inc({ reason }, 0)
     for (const cause of ['policy', 'artifact', 'refit', 'refit_refused', 'workers', 'model'])
       this.routingChanges.inc({ cause }, 0)

@@ -23,7 +23,7 @@ const TOKEN_SECONDS = [
 
 /** Declared here and counted below: a new metric of requests touches this file alone. */
 function declared(metrics: Metrics) {
-  const { requests, errorAnswers, legFailures } = metrics
+  const { requests, errorResponses, legFailures } = metrics
   const own = {
     retries: metrics.counter('eldr_retries_total', 'Retries of a leg, by cause', ['leg', 'cause']),
     leasesMissed: metrics.counter(
@@ -74,7 +74,7 @@ function declared(metrics: Metrics) {
     ),
   }
   for (const kind of ['prompt', 'output']) own.tokens.inc(kind, '', 0)
-  return { requests, errorAnswers, legFailures, ...own }
+  return { requests, errorResponses, legFailures, ...own }
 }
 
 type Declared = ReturnType<typeof declared>
@@ -140,7 +140,7 @@ class RequestMetrics implements RequestListener {
     const { exchange, route } = this.#request
     const metrics = this.#metrics
     metrics.requests.inc(this.#route, outcome)
-    if (exchange.told !== undefined) metrics.errorAnswers.inc(exchange.told)
+    if (exchange.told !== undefined) metrics.errorResponses.inc(exchange.told)
     if (route.kind === 'generate' || route.kind === 'pass')
       metrics.requestSeconds.series(this.#route).observe((performance.now() - exchange.startedMs) / 1000)
   }
