@@ -1,7 +1,7 @@
 /**
- * The flow of a generation: prefill, decision, decode, end. Nothing reaches the client before the first byte of
- * decode, so until then the flow starts again on another worker after a failure, with a new prefill if the hand-off
- * may have been read; the prefix cache makes that cheap. After the first byte nothing is retried.
+ * The flow of a generation: prefill, decision, decode, end. Nothing reaches the client before the first byte
+ * of decode, so until then the flow starts again on another worker after a failure, with a new prefill if the
+ * hand-off may have been read; the prefix cache makes that cheap. After the first byte nothing is retried.
  */
 import type { Role } from '../../cluster/worker.ts'
 import type { ClientRequest } from '../http/client-request.ts'
