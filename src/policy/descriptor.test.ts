@@ -144,7 +144,7 @@ describe('a policy from outside the table', () => {
   it('routes the hand-offs of a gateway, by load until the shape of the model is known', () => {
     const counts = makeCounts({ ...shape, tokens: 32 }, 5)
     const handoff = {
-      counts: eldrObject({ ...shape, tokens: 32 }, counts),
+      counts: Buffer.from(JSON.stringify(eldrObject({ ...shape, tokens: 32 }, counts))),
       routedExperts: undefined,
       promptTokens: 32,
     }

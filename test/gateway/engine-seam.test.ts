@@ -5,7 +5,7 @@ import type { Handoff } from '../../src/gateway/engines/engine.ts'
 import { type ClientRequest, readRequest } from '../../src/gateway/http/client-request.ts'
 import { ENGINE_NAMES, loadEngine } from '../../src/gateway/engines/engine-table.ts'
 import type { RequestObserver } from '../../src/gateway/observe/request-observer.ts'
-import type { ReceivedRequest } from '../fake-worker/index.ts'
+import type { FakeWorker, ReceivedRequest } from '../fake-worker/index.ts'
 import { type Cluster, eventsOf, startCluster } from './cluster.ts'
 import { pushEngine } from './push-engine.ts'
 import { eventually, metric, watchTickets } from './watching.ts'
@@ -13,7 +13,12 @@ import { eventually, metric, watchTickets } from './watching.ts'
 let cluster: Cluster
 afterEach(() => cluster?.stop())
 
-async function start(prefill: number, decode: number, observers: readonly RequestObserver[] = []) {
+async function start(
+  prefill: number,
+  decode: number,
+  observers: readonly RequestObserver[] = [],
+  workers: Record<string, unknown> = {},
+) {
   cluster = await startCluster({
     prefill,
     decode,
@@ -21,7 +26,7 @@ async function start(prefill: number, decode: number, observers: readonly Reques
     observers,
     prefillOptions: { protocol: 'push' },
     decodeOptions: { protocol: 'push' },
-    config: { routing: { policy: 'round_robin', prefillPolicy: 'round_robin' } },
+    config: { routing: { policy: 'round_robin', prefillPolicy: 'round_robin' }, workers },
   })
   return watchTickets(cluster)
 }
@@ -100,6 +105,35 @@ describe('an engine that pushes its KV cache to the decode worker', () => {
   })
 })
 
+describe('private fields of an engine', () => {
+  const TOKEN = { choices: [{ index: 0, text: 'a' }] }
+  const PRIVATE = { ...TOKEN, pushed: { id: 'x' }, usage: { prompt_tokens: 1, completion_tokens: 1 } }
+  const isClean = (text: string) => text.includes('"text":"a"') && !text.includes('pushed')
+
+  it.each([1, 2])('do not reach clients in a whole response of %i choices', async n => {
+    await start(1, 1)
+    cluster.decodes[0]!.fail({ kind: 'answer', body: JSON.stringify({ ...PRIVATE, experts: {} }) })
+    const text = await (await ask({ stream: false, n })).text()
+    expect(text).toSatisfy(isClean)
+    expect(text).not.toContain('experts')
+  })
+
+  it.each([1, 2])('do not reach clients in a stream of %i choices', async n => {
+    await start(1, 1)
+    const head = 'HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n'
+    const event = `data: ${JSON.stringify(PRIVATE)}\n\n`
+    // The second chunk ends within an event.
+    const all = `${event}${event}data: [DONE]\n\n`
+    const chunks = [event, all.slice(event.length, event.length + 20), all.slice(event.length + 20), '']
+    const framed = chunks.map(chunk => `${chunk.length.toString(16)}\r\n${chunk}\r\n`).join('')
+    cluster.decodes[0]!.fail({ kind: 'garbage', bytes: head + framed })
+    const events = await eventsOf(await ask({ n }))
+    expect(events).toHaveLength(2 * n + 1)
+    expect(events.at(-1)).toBe('[DONE]')
+    for (const data of events.slice(0, -1)) expect(data).toSatisfy(isClean)
+  })
+})
+
 describe('an adapter that throws', () => {
   const broken = () => {
     throw new Error('a broken adapter')
@@ -116,18 +150,58 @@ describe('an adapter that throws', () => {
       await tickets.settled()
     },
   )
+
+  it.each(['/v1/completions', '/tokenize'])('in aloneBody fails the request, on %s', async path => {
+    const vllm = await loadEngine('vllm-nixl', { reuseTokenIds: false })
+    cluster = await startCluster({ prefill: 1, decode: 1, engine: { ...vllm, aloneBody: broken } })
+    const tickets = watchTickets(cluster)
+    const response = await cluster.post(path, { prompt: 'a', max_tokens: 1 })
+    expect([response.status, response.headers.get('x-eldr-error-code')]).toEqual([500, 'ELDR_INTERNAL'])
+    await tickets.settled()
+  })
+
+  it('in releaseRequest leaves the hand-off to its lease', async () => {
+    const vllm = await loadEngine('vllm-nixl', { reuseTokenIds: false })
+    cluster = await startCluster({ prefill: 1, decode: 1, engine: { ...vllm, releaseRequest: broken } })
+    const tickets = watchTickets(cluster)
+    cluster.decodes[0]!.fail({ kind: 'status', status: 400 })
+    expect((await ask()).status).toBe(400)
+    await tickets.settled()
+    expect(cluster.decodes[0]!.counters.decode).toBe(1)
+  })
 })
 
 describe('a rank', () => {
+  it('that is a field of the body is sent with every request to a worker', async () => {
+    const tickets = await start(1, 1, [], { prefillRanks: 2, decodeRanks: 2 })
+    const [prefill, decode] = [cluster.prefills[0]!, cluster.decodes[0]!]
+    const ranksOf = async (worker: FakeWorker, path: string, more: object) => {
+      const before = worker.requests.length
+      for (let n = 0; n < 2; n++) {
+        const response = await cluster.post(path, { prompt: 'a b c', stream: false, rank: 7, ...more })
+        expect([response.status, await response.text()]).toEqual([200, expect.any(String)])
+      }
+      const posts = worker.requests.slice(before).filter(({ method }) => method === 'POST')
+      return posts.map(({ json }) => json.rank as unknown).toSorted()
+    }
+    expect(await ranksOf(prefill, '/v1/completions', { max_tokens: 4 })).toEqual([0, 1])
+    expect(await ranksOf(decode, '/v1/completions', { max_tokens: 4 })).toEqual([0, 1])
+    expect(await ranksOf(prefill, '/v1/completions', { max_tokens: 1 })).toEqual([0, 1])
+    expect(await ranksOf(decode, '/v1/completions', { best_of: 2 })).toEqual([0, 1])
+    expect(await ranksOf(decode, '/tokenize', {})).toEqual([0, 1])
+    await tickets.settled()
+  })
+
   it('may be a field of the body: the adapter knows the worker of each leg', () => {
     const engine = pushEngine()
-    const request = readRequest('completions', Buffer.from('{"prompt":"a"}')) as ClientRequest
+    const request = readRequest('completions', Buffer.from('{"prompt":"a"}'), engine) as ClientRequest
     const worker: WorkerSpec = { id: 'd', role: 'decode', url: 'http://d', dpRank: 3 }
     const handoff = { transfer: Buffer.from('"x"') } as Handoff
     const bodies = [
       engine.prefillBody(request, worker, worker),
       engine.decodeBody(request, handoff, worker),
-      engine.releaseBody(request, handoff, worker)!,
+      engine.aloneBody(request, worker),
+      engine.releaseRequest({ request, path: '/', handoff, prefill: worker, decode: worker })!.body,
     ]
     for (const body of bodies) expect(JSON.parse(body.toString())).toMatchObject({ rank: 3 })
   })

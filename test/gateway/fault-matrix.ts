@@ -118,6 +118,8 @@ interface Case {
   readonly alone: readonly [status: number, code: string] | 'served'
   /** Requests that the failing worker gets if it is the only one (default: 1). */
   readonly tries?: number
+  /** The decode worker refuses the hand-off of vLLM: another worker releases it. */
+  readonly refuses?: true
 }
 
 const PREFILL_FAILED = [502, 'ELDR_PREFILL_FAILED'] as const
@@ -175,8 +177,13 @@ const DECODE: Case[] = [
     alone: DECODE_FAILED,
   },
   { name: 'responds with 500', fault: { kind: 'status', status: 500 }, alone: DECODE_FAILED, tries: 3 },
-  { name: 'responds with 503', fault: { kind: 'status', status: 503 }, alone: DECODE_FAILED },
-  { name: 'is at capacity', fault: { kind: 'status', status: 429 }, alone: OVERLOADED },
+  {
+    name: 'responds with 503',
+    fault: { kind: 'status', status: 503 },
+    alone: DECODE_FAILED,
+    refuses: true,
+  },
+  { name: 'is at capacity', fault: { kind: 'status', status: 429 }, alone: OVERLOADED, refuses: true },
   { name: 'hangs', fault: { kind: 'hang', after: 'request' }, alone: DECODE_TIMEOUT },
   { name: 'hangs after the headers', fault: { kind: 'hang', after: 'headers' }, alone: DECODE_TIMEOUT },
   { name: 'sends garbage', fault: { kind: 'garbage' }, alone: DECODE_FAILED },
@@ -219,6 +226,8 @@ const TOKEN_EVENT = `data: {"choices":[{"text":"a"}]}\n\n`
 /** Declares the tests. `adapter`: in place of the configured engine, in a single process only. */
 export function faultMatrix(adapter?: EngineAdapter): void {
   engine = adapter
+  /** A very large event is passed on in pieces, unless it must be cleaned. */
+  const passesPieces = adapter === undefined || adapter.privateFields.event.length === 0
   afterAll(() => pool.close())
 
   describe.each<[Leg, Way, Case[]]>([
@@ -253,14 +262,22 @@ export function faultMatrix(adapter?: EngineAdapter): void {
       }),
     )
 
-    it.each(cases)('that $name, and there is another', ({ fault, alone }) =>
-      withWorkers(2, async ({ tickets, workersOf, triesBy, triesOf, counted, ask, strikeOnce }) => {
+    it.each(cases)('that $name, and there is another', ({ fault, alone, refuses }) =>
+      withWorkers(2, async ({ tickets, workersOf, triesBy, counted, ask, strikeOnce }) => {
         strikeOnce(leg, fault)
         await expectServed(await ask(way), way)
-        await tickets.settled()
         const retried = alone === 'served' ? 0 : 1
-        expect(triesOf(leg)).toBe(1 + retried)
-        expect(workersOf(leg).every(worker => triesBy(worker, leg) <= 1)).toBe(true)
+        const released = refuses === true && engine === undefined ? 1 : 0
+        await eventually(
+          async () => (await counted('eldr_handoffs_released_total')) === released,
+          'the hand-off released',
+        )
+        await tickets.settled()
+        expect(
+          workersOf(leg)
+            .map(worker => triesBy(worker, leg))
+            .toSorted(),
+        ).toEqual([retried, 1 + released])
         expect(await counted('eldr_retries_total', { leg })).toBe(retried)
         expect(await counted('eldr_leg_failures_total', { leg })).toBe(retried)
       }),
@@ -351,7 +368,7 @@ export function faultMatrix(adapter?: EngineAdapter): void {
         [
           'sends half of a very large event',
           { kind: 'garbage', bytes: streamBytes(TOKEN_EVENT, `data: ${'a'.repeat(100_000)}`) },
-          2,
+          passesPieces ? 2 : 1,
           BROKEN,
         ],
       ])('%s', (_, fault, events, code) =>

@@ -1,6 +1,8 @@
 /** An owner with three relays decides as one process does, and a new owner knows what the last one knew. */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import type { Artifact } from '../../src/fit/artifact.ts'
+import { vllmNixl } from '../../src/gateway/engines/vllm-nixl.ts'
+import { type ClientRequest, readRequest } from '../../src/gateway/http/client-request.ts'
 import type { HandoffExperts } from '../../src/gateway/routing/read-experts.ts'
 import type { PlacementClient } from '../../src/gateway/routing/placement-client.ts'
 import type { DecodePlacement, Placement } from '../../src/gateway/routing/placement.ts'
@@ -10,6 +12,7 @@ import { temporaryFolder } from '../trace-support.ts'
 import { smallArtifact } from './admin-support.ts'
 import { SHAPE } from './cluster.ts'
 import { createDecider, type Decider, startLink, startOwner, WORKERS } from './owner-stage.ts'
+import { pushEngine } from './push-engine.ts'
 
 const STEPS = 600
 const POLICIES = ['eldr', 'union', 'jsq', 'power_of_two'] as const
@@ -74,7 +77,6 @@ function schedule(seed: number): Step[] {
 async function play(
   steps: readonly Step[],
   placings: readonly PlacementClient[],
-  raw: boolean,
   settled: (by: number) => Promise<void>,
 ) {
   const out: { by: number; placement: Placement }[] = []
@@ -90,7 +92,7 @@ async function play(
       decided.push(placement && [placement.worker.id, placement.worker.url, placement.index])
       if (placement !== undefined) out.push({ by: step.by, placement })
     } else {
-      const counts = raw && step.counts !== undefined ? Buffer.from(JSON.stringify(step.counts)) : step.counts
+      const counts = step.counts && Buffer.from(JSON.stringify(step.counts))
       const handoff: HandoffExperts = { counts, routedExperts: undefined, promptTokens: step.tokens }
       const place = await placings[step.by]!.toDecode(`request-${n}`, handoff, step.tokens, step.exclude)
       decided.push(place && shown(place))
@@ -130,14 +132,9 @@ describe('an owner with three relays', () => {
   it.each(POLICIES)('decides and counts as one process does: %s', async policy => {
     const [plain, owned] = [createDecider(optionsOf(policy)), createDecider(optionsOf(policy))]
     const steps = schedule(3)
-    const alone = await play(
-      steps,
-      [plain.placement, plain.placement, plain.placement],
-      false,
-      async () => {},
-    )
+    const alone = await play(steps, [plain.placement, plain.placement, plain.placement], async () => {})
     const { placings, settled } = await remote(owned)
-    const together = await play(steps, placings, true, settled)
+    const together = await play(steps, placings, settled)
     expect(together.decided).toEqual(alone.decided)
     expect(alone.decided.length).toBeGreaterThan(250)
     expect(loads(owned)).toEqual(loads(plain))
@@ -154,6 +151,31 @@ describe('an owner with three relays', () => {
   })
 })
 
+describe('the counts of any engine', () => {
+  it.each([
+    ['vllm-nixl', 'kv_transfer_params', vllmNixl({ reuseTokenIds: false })],
+    ['push', 'pushed', pushEngine()],
+  ])('reach the owner: %s', async (_, field, engine) => {
+    const eldr = eldrObject({ ...SHAPE, tokens: 16 }, makeCounts({ ...SHAPE, tokens: 16 }, 1003))
+    const transfer = {
+      id: 'a',
+      remote_block_ids: [[1]],
+      remote_engine_id: 'e',
+      remote_request_id: 'r',
+      remote_host: 'h',
+      remote_port: 1,
+      eldr,
+    }
+    const response = JSON.stringify({ [field]: transfer, experts: eldr, usage: { prompt_tokens: 16 } })
+    const request = readRequest('completions', Buffer.from('{"prompt":"a"}'), engine) as ClientRequest
+    const read = engine.readHandoff(Buffer.from(response), request)
+    if (read.kind === 'invalid') throw new Error(read.why)
+    const { placings } = await remote(createDecider(optionsOf('union')))
+    const place = await placings[0]!.toDecode('r', read.handoff, 16, new Set())
+    expect(place).toMatchObject({ covered: 1, policy: 'union' })
+  })
+})
+
 describe('an owner that replaces another', () => {
   it.each(POLICIES)('continues as the first would have: %s', async policy => {
     const [plain, first, second] = [
@@ -162,9 +184,9 @@ describe('an owner that replaces another', () => {
       createDecider(optionsOf(policy)),
     ]
     const steps = schedule(5).slice(0, STEPS / 2)
-    await play(steps, [plain.placement, plain.placement, plain.placement], false, async () => {})
+    await play(steps, [plain.placement, plain.placement, plain.placement], async () => {})
     const { owner, links, settled, placings } = await remote(first)
-    const { out } = await play(steps, placings, true, settled)
+    const { out } = await play(steps, placings, settled)
     expect(out.length).toBeGreaterThan(20)
     await owner.die()
     const next = await startOwner(folder.path, second, { relays: [1, 2, 3] })

@@ -5,7 +5,7 @@
  */
 import type { WorkerSpec } from '../../src/cluster/worker.ts'
 import type { EngineAdapter, HandoffResult } from '../../src/gateway/engines/engine.ts'
-import { countsOf, valueOf } from '../../src/gateway/engines/handoff-counts.ts'
+import { countsBytes, valueOf } from '../../src/gateway/engines/handoff-counts.ts'
 import { type ClientRequest, last } from '../../src/gateway/http/client-request.ts'
 import { editObject } from '../../src/gateway/json/edit.ts'
 import { scanObject } from '../../src/gateway/json/scan.ts'
@@ -15,7 +15,9 @@ export function pushEngine(): EngineAdapter {
     name: 'push',
     legOrder: 'decode_before_prefill',
     reservedFields: ['push_kv', 'pushed_kv', 'rank'],
+    tokenLimits: { chat: ['max_completion_tokens', 'max_tokens'], completions: ['max_tokens'] },
     passedHeaders: [],
+    privateFields: { response: ['pushed', 'experts'], event: ['pushed'] },
 
     prefillBody({ body, members }, worker, decode) {
       if (decode === undefined) throw new Error('prefill before a decode worker was chosen')
@@ -32,7 +34,7 @@ export function pushEngine(): EngineAdapter {
         kind: 'handed_off',
         handoff: {
           transfer: Buffer.from(JSON.stringify(pushed.id)),
-          counts: countsOf(response, last(members, 'experts')),
+          counts: countsBytes(response, last(members, 'experts')),
           routedExperts: undefined,
           engineId: undefined,
           promptTokens: usage?.prompt_tokens,
@@ -42,9 +44,29 @@ export function pushEngine(): EngineAdapter {
 
     decodeBody: ({ body, members }, { transfer }, worker) =>
       editObject(body, members, { pushed_kv: transfer, ...rankOf(worker) }),
-    releaseBody: ({ body, members }, { transfer }, worker) =>
-      editObject(body, members, { pushed_kv: transfer, ...rankOf(worker), ...oneToken(members) }),
-    cleanResponse: ({ body }) => body,
+    aloneBody: ({ body, members }, worker) =>
+      worker.dpRank === undefined ? body : editObject(body, members, rankOf(worker)),
+
+    // A decode worker that refuses frees what was pushed to it.
+    handoffAfter: ({ kind, status, sent }) =>
+      kind === 'served'
+        ? status === 200
+          ? 'used'
+          : 'refused'
+        : sent !== true
+          ? 'unseen'
+          : status === 500
+            ? 'missed'
+            : 'used',
+    releaseRequest({ request: { body, members }, path, handoff: { transfer }, decode }) {
+      if (decode === undefined) return undefined
+      const release = editObject(body, members, {
+        pushed_kv: transfer,
+        ...rankOf(decode),
+        ...oneToken(members),
+      })
+      return { worker: decode, path, body: release, abortAfterMs: 500 }
+    },
     rankHeaders: () => undefined,
     missingRank: () => undefined,
   }

@@ -110,8 +110,7 @@ export async function startRelay(settings: Settings, log: Log, options: RelayOpt
     settings,
     placement: remotePlacementClient(link, admission),
     upstreams,
-    // The owner parses the counts.
-    engine: await loadEngine(settings.workers.engine, { ...settings.routing, rawCounts: true }),
+    engine: await loadEngine(settings.workers.engine, settings.routing),
     observers: requestObservers({
       settings,
       metrics,

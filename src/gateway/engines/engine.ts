@@ -3,22 +3,24 @@
  * nothing itself.
  */
 import type { WorkerSpec } from '../../cluster/worker.ts'
-import type { ClientRequest } from '../http/client-request.ts'
+import type { ClientRequest, RequestFields } from '../http/client-request.ts'
 
-export interface EngineAdapter {
+export interface EngineAdapter extends RequestFields {
   readonly name: string
   /**
    * When the decode worker is chosen. `decode_after_prefill`: by the counts of prefill's response.
    * `decode_before_prefill`: by load alone, because prefill must know where its KV cache will go.
    */
   readonly legOrder: 'decode_after_prefill' | 'decode_before_prefill'
-  /**
-   * Fields that only the gateway may set. They are removed from what clients send: a client could name any
-   * host or other blocks.
-   */
-  readonly reservedFields: readonly string[]
   /** Client headers that mean something to this engine alone. */
   readonly passedHeaders: readonly string[]
+  /** Top-level fields that clients must not see. */
+  readonly privateFields: {
+    /** Of a non-streamed response. Null may stay. */
+    readonly response: readonly string[]
+    /** Of the events of a stream. An empty list costs nothing per token. */
+    readonly event: readonly string[]
+  }
 
   /**
    * Body of the prefill leg: not streamed, one token. `decode`: the chosen decode worker, where the order has
@@ -29,22 +31,67 @@ export interface EngineAdapter {
   readHandoff(response: Buffer, request: ClientRequest): HandoffResult
   /** Body of the decode leg: the client's own, with the hand-off. */
   decodeBody(request: ClientRequest, handoff: Handoff, worker: WorkerSpec): Buffer
-  /**
-   * Body of a decode request whose only purpose is to free the hand-off of a client that has left: not
-   * streamed, one token. Undefined if the engine frees it without help.
-   */
-  releaseBody(request: ClientRequest, handoff: Handoff, worker: WorkerSpec): Buffer | undefined
-  /** Removes from a response what clients must not see. */
-  cleanResponse(response: WorkerResponse): Buffer
+  /** Body of a request that one worker serves alone, on any route; without reserved fields. */
+  aloneBody(request: JsonObject, worker: WorkerSpec): Buffer
 
-  /** Headers that choose the data-parallel rank of a server; undefined for a worker without one. */
+  /** What became of the hand-off of a decode request. */
+  handoffAfter(end: DecodeEnd): HandoffState
+  /** The request that frees a hand-off, or undefined if there is none: then its lease ends. */
+  releaseRequest(unused: UnusedHandoff): ReleaseRequest | undefined
+
+  /**
+   * Headers that choose the data-parallel rank of a server; undefined for a worker without one, and for an
+   * engine that has a field for it.
+   */
   rankHeaders(worker: Pick<WorkerSpec, 'dpRank'>): Readonly<Record<string, string>> | undefined
   /** Why a response means that the server has no such rank, if it does. */
   missingRank(worker: WorkerSpec, status: number, body: Buffer): string | undefined
 }
 
 /** A JSON object as bytes, with its scanned members. */
-export type WorkerResponse = Pick<ClientRequest, 'body' | 'members'>
+export type JsonObject = Pick<ClientRequest, 'body' | 'members'>
+
+/** How a decode request ended. */
+export interface DecodeEnd {
+  /** `served`: the client has the complete response. `stopped`: the client left, or its time is up. */
+  readonly kind: 'served' | 'failed' | 'stopped'
+  /** Of the response, if there was one. */
+  readonly status?: number | undefined
+  /** The worker may have seen the request. Absent if it was served. */
+  readonly sent?: boolean
+}
+
+/**
+ * `unseen`: no worker has seen it, so the next attempt may use it.
+ * `refused`: a worker has seen it and may not have freed it. It is released, and not used again.
+ * `missed`: a worker may have failed because it did not find it. The next attempt needs another hand-off, and
+ * may use the same worker.
+ * `used`: nothing is left to free.
+ */
+export type HandoffState = 'unseen' | 'refused' | 'missed' | 'used'
+
+/** A hand-off that no decode request will use. */
+export interface UnusedHandoff {
+  readonly request: ClientRequest
+  /** Of the client's request. */
+  readonly path: string
+  readonly handoff: Handoff
+  /** The worker that handed off. */
+  readonly prefill: WorkerSpec
+  /**
+   * The worker chosen for it, where the order has one; otherwise one that takes requests. Undefined if none
+   * does.
+   */
+  readonly decode: WorkerSpec | undefined
+}
+
+export interface ReleaseRequest {
+  readonly worker: WorkerSpec
+  readonly path: string
+  readonly body: Buffer
+  /** After this time the request is aborted, which frees the hand-off as its end does. */
+  readonly abortAfterMs: number
+}
 
 export type HandoffResult =
   | { readonly kind: 'handed_off'; readonly handoff: Handoff }
@@ -54,10 +101,10 @@ export interface Handoff {
   /** What decode needs to find the KV cache, without the counts. Only the adapter reads it. */
   readonly transfer: Buffer
   /**
-   * The `eldr` object; undefined when the worker has no plugin. Raw bytes if the adapter was created with
-   * `rawCounts`.
+   * The `eldr` object as bytes; undefined when the worker has no plugin. It is parsed where the decision is
+   * made, which may be in another process (`handoff-counts.ts`).
    */
-  readonly counts: unknown
+  readonly counts: Buffer | undefined
   /** Base64 .npy, where the engine returns its routed experts instead. */
   readonly routedExperts: string | undefined
   /** Changes when the worker restarts. */
@@ -71,6 +118,4 @@ export interface EngineOptions {
    * tokenizer run once.
    */
   readonly reuseTokenIds: boolean
-  /** Leave counts as bytes, because another process reads them (`handoff-counts.ts`). */
-  readonly rawCounts?: boolean
 }

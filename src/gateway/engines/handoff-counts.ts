@@ -2,16 +2,24 @@
 import { type Member, scanObject } from '../json/scan.ts'
 
 const [QUOTE, BACKSLASH] = [0x22, 0x5c]
+/**
+ * Counts are kept while the request runs. If the buffer around them is this many times larger, they are
+ * copied out, so that it can be freed.
+ */
+const MAX_BUFFER_RATIO = 4
 
-/** Parses counts that were left as bytes. */
-export function countsIn(raw: Buffer): unknown {
-  return countsOf(raw, { name: 'eldr', start: 0, valueStart: 0, end: raw.length })
+/** The bytes of counts in a response. */
+export function countsBytes(response: Buffer, eldr: Member | undefined): Buffer | undefined {
+  const bytes = bytesOf(response, eldr)
+  const isSmall = bytes !== undefined && bytes.buffer.byteLength > MAX_BUFFER_RATIO * bytes.length
+  return isSmall ? Buffer.from(bytes) : bytes
 }
 
-/** Its large members are base64, which is copied instead of parsed. */
-export function countsOf(bytes: Buffer, eldr: Member | undefined): unknown {
-  const members = eldr && scanObject(bytes, eldr.valueStart, eldr.end)
-  if (members === undefined) return valueOf(bytes, eldr)
+/** Parses it. Its large members are base64, which is copied instead of parsed. */
+export function countsIn(bytes: Buffer): unknown {
+  const members = scanObject(bytes)
+  if (members === undefined)
+    return valueOf(bytes, { name: 'eldr', start: 0, valueStart: 0, end: bytes.length })
   const counts: Record<string, unknown> = {}
   for (const member of members) {
     const { name, valueStart, end } = member

@@ -6,7 +6,7 @@ import { type ClientRequest, last } from '../http/client-request.ts'
 import { editObject } from '../json/edit.ts'
 import { type Member, scanList, scanObject } from '../json/scan.ts'
 import type { EngineAdapter, EngineOptions, Handoff, HandoffResult } from './engine.ts'
-import { bytesOf, countsOf, valueOf } from './handoff-counts.ts'
+import { bytesOf, countsBytes, valueOf } from './handoff-counts.ts'
 import { isWrongRank, wrongRankWords } from './wrong-rank.ts'
 
 const ASK_FOR_HANDOFF =
@@ -21,14 +21,23 @@ const NEEDED = [
   'remote_port',
 ] as const
 
-const [OPEN_LIST, OPEN_OBJECT, LOWER_N] = [0x5b, 0x7b, 0x6e]
+const [OPEN_LIST, LOWER_N] = [0x5b, 0x6e]
 
-export function vllmNixl({ reuseTokenIds, rawCounts }: EngineOptions): EngineAdapter {
+/**
+ * After this time a live decode worker has accepted a request, if only into its queue, and aborting it frees
+ * the blocks. Before that vLLM frees nothing, because its engine does not have the request yet.
+ */
+const ACCEPTED_AFTER_MS = 1_000
+
+export function vllmNixl({ reuseTokenIds }: EngineOptions): EngineAdapter {
   return {
     name: 'vllm-nixl',
     legOrder: 'decode_after_prefill',
     reservedFields: ['kv_transfer_params'],
+    tokenLimits: { chat: ['max_completion_tokens', 'max_tokens'], completions: ['max_tokens'] },
     passedHeaders: ['x-vllm-priority'],
+    // vLLM's streams have no such field.
+    privateFields: { response: ['kv_transfer_params'], event: [] },
 
     prefillBody({ api, body, members }) {
       return editObject(body, members, {
@@ -54,7 +63,7 @@ export function vllmNixl({ reuseTokenIds, rawCounts }: EngineOptions): EngineAda
           eldr: undefined,
           ...(hasIds && { prompt_token_ids: bytesOf(response, ids) }),
         }),
-        counts: (rawCounts === true ? bytesOf : countsOf)(response, last(inside, 'eldr')),
+        counts: countsBytes(response, last(inside, 'eldr')),
         routedExperts: textOf(valueOf(response, routedExpertsOf(response, members))),
         engineId: textOf(valueOf(response, last(inside, 'remote_engine_id'))),
         promptTokens: promptTokensOf(valueOf(response, last(members, 'usage'))),
@@ -65,13 +74,24 @@ export function vllmNixl({ reuseTokenIds, rawCounts }: EngineOptions): EngineAda
     decodeBody: ({ body, members }, { transfer }) =>
       editObject(body, members, { kv_transfer_params: transfer }),
 
-    releaseBody: ({ body, members }, { transfer }) =>
-      editObject(body, members, { kv_transfer_params: transfer, ...oneToken(members) }),
+    aloneBody: ({ body }) => body,
 
-    cleanResponse({ body, members }) {
-      const transfer = last(members, 'kv_transfer_params')
-      const namesBlocks = transfer !== undefined && body[transfer.valueStart] === OPEN_OBJECT
-      return namesBlocks ? editObject(body, members, { kv_transfer_params: undefined }) : body
+    handoffAfter({ kind, status, sent }) {
+      if (kind === 'served') return status === 200 ? 'used' : 'refused'
+      if (sent !== true) return 'unseen'
+      // The prefill worker may be gone with the blocks.
+      if (status === 500) return 'missed'
+      // The API server refuses these before its engine has them. Whether the blocks are freed depends on the
+      // version and on the layer that refuses, and reading freed blocks would give wrong text.
+      if (status === 429 || status === 503) return 'refused'
+      return 'used'
+    },
+
+    // A decode request of one token. Releasing a hand-off twice is harmless.
+    releaseRequest({ request: { body, members }, path, handoff: { transfer }, decode }) {
+      if (decode === undefined) return undefined
+      const release = editObject(body, members, { kv_transfer_params: transfer, ...oneToken(members) })
+      return { worker: decode, path, body: release, abortAfterMs: ACCEPTED_AFTER_MS }
     },
 
     // Without this header vLLM picks a rank itself.

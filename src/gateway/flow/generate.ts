@@ -12,7 +12,7 @@ import type { DecodePlacement } from '../routing/placement.ts'
 import { attempts, done, exclude, failed, type Tried } from './attempt.ts'
 import type { FlowContext } from './context.ts'
 import { noWorker, outcomeOf, refusalOf, stoppedOutcome } from './generation-end.ts'
-import type { LegEnd, LegLimits } from './leg.ts'
+import type { LegLimits } from './leg.ts'
 import { type HandedOff, prefill } from './prefill.ts'
 import { prefixKeyOf } from './prefix-key.ts'
 import { releaseHandoff } from './release-handoff.ts'
@@ -76,24 +76,22 @@ async function onTwoWorkers(ctx: FlowContext, generation: Generation): Promise<O
     }
     const placement = bound ?? (await decide(ctx, generation, prefilled, excluded))
     const end = await sendGeneration(ctx, generation, { placement, number, handoff, limits })
-    if (wasUsed(end)) unused = undefined
+    const left = ctx.engine.handoffAfter(end)
+    if (left === 'used' || left === 'missed') unused = undefined
     if (end.kind !== 'failed' || end.begun) return done(outcomeOf(exchange, end))
-    if (bound !== undefined) unused = undefined // only the worker that failed could use it
-    if (!(await mayHaveMissedBlocks(ctx, placement, end, excluded)))
+    if (left !== 'missed' || (await hasOther(ctx, placement, excluded)))
       exclude(excluded, placement.worker, end.failure.kind)
+    if (left === 'refused') releaseHandoff(ctx, generation, prefilled, excluded, bound?.worker)
+    // It is being released, or only the worker that failed could use it.
+    if (left === 'refused' || bound !== undefined) unused = undefined
     return failed('decode', end.failure.kind, excluded, refusalOf('decode', end))
   }
   try {
     return await attempts(ctx, generation, attempt)
   } finally {
     bound?.end('ignored')
-    if (unused !== undefined) releaseHandoff(ctx, generation, unused.handoff, excluded, bound?.worker)
+    if (unused !== undefined) releaseHandoff(ctx, generation, unused, excluded, bound?.worker)
   }
-}
-
-/** vLLM does not free the blocks of a request that it refuses before its engine has it. */
-function wasUsed(end: LegEnd): boolean {
-  return end.kind === 'served' ? end.status === 200 : end.sent
 }
 
 /** The decode worker. `prefilled`: undefined before or without prefill. */
@@ -150,15 +148,11 @@ function isExpired({ settings: { lease } }: FlowContext, { leasedMs }: HandedOff
   return performance.now() - leasedMs > lease.durationMs * lease.usableShare
 }
 
-/**
- * A 500 may also mean that the prefill worker is gone with the blocks: if there is no other decode worker,
- * the same one is tried again.
- */
-async function mayHaveMissedBlocks(
+/** Whether another decode worker takes requests. */
+function hasOther(
   ctx: FlowContext,
   { worker }: DecodePlacement,
-  end: Extract<LegEnd, { kind: 'failed' }>,
   excluded: ReadonlySet<string>,
-): Promise<boolean> {
-  return end.status === 500 && !(await ctx.placement.any('decode', new Set([...excluded, worker.id])))
+): Promise<boolean> | boolean {
+  return ctx.placement.any('decode', new Set([...excluded, worker.id]))
 }

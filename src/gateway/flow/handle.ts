@@ -160,7 +160,7 @@ export class Handler {
 
   async #generate({ exchange, events }: Served, api: Api, path: string, body: Buffer): Promise<Outcome> {
     const { settings, engine } = this.#ctx
-    const request = readRequest(api, body, engine.reservedFields)
+    const request = readRequest(api, body, engine)
     if ('wrong' in request)
       throw new Refusal('ELDR_BAD_REQUEST', { words: request.wrong, param: request.param })
     const parts = partsOf(request)
@@ -174,7 +174,7 @@ export class Handler {
       const sink = clientSink(exchange)
       return generate(this.#ctx, { exchange, events, request, requestId: exchange.id, path, sink })
     }
-    return runSplit(exchange, request, engine.reservedFields, (part, requestId, sink) =>
+    return runSplit(exchange, request, engine.privateFields.response, (part, requestId, sink) =>
       generate(this.#ctx, { exchange, events, request: part.request, requestId, path, sink }),
     )
   }

@@ -2,6 +2,8 @@
  * Routes that the gateway takes no part in: one decode worker responds, and the response is passed on
  * unchanged.
  */
+import type { WorkerSpec } from '../../cluster/worker.ts'
+import type { EngineAdapter } from '../engines/engine.ts'
 import type { Exchange } from '../http/exchange.ts'
 import { last, withoutFields } from '../http/client-request.ts'
 import { scanObject } from '../json/scan.ts'
@@ -10,7 +12,7 @@ import { NEVER } from '../routing/lost-workers.ts'
 import { attempts, done, exclude, failed, type Tried } from './attempt.ts'
 import type { FlowContext } from './context.ts'
 import { noWorker, outcomeOf, refusalOf, stoppedOutcome } from './generation-end.ts'
-import type { LegLimits } from './leg.ts'
+import type { LegEnd, LegLimits } from './leg.ts'
 import { PASS_THROUGH_RULES } from './response-rules.ts'
 import { send } from './send.ts'
 import { clientSink } from './sink.ts'
@@ -29,8 +31,8 @@ export async function passThrough(ctx: FlowContext, passed: PassedRequest): Prom
   exchange.clientStallMs = settings.server.clientStallMs
   // Only a GET is repeated after a worker may have seen it.
   const isSafe = exchange.request.method !== 'POST'
-  const body = isSafe ? undefined : withoutFields(passed.body, engine.reservedFields).body
-  const limits = limitsOf(ctx, path, body)
+  const given = isSafe ? undefined : withoutFields(passed.body, engine.reservedFields)
+  const limits = limitsOf(ctx, path, given?.body)
   const sink = clientSink(exchange)
   const excluded = new Set<string>()
   return attempts(ctx, passed, async (number): Promise<Tried<Outcome>> => {
@@ -51,11 +53,15 @@ export async function passThrough(ctx: FlowContext, passed: PassedRequest): Prom
       method,
     })
     const lost = mayLose ? ctx.lost.of(worker.id) : NEVER
-    const sending = { attempt, path, body, rules: PASS_THROUGH_RULES, limits, lost }
-    const end = await send(ctx, { exchange, events, requestId, sink }, sending).catch((error: unknown) => {
+    let end: LegEnd
+    try {
+      const body = bodyFor(engine, given, worker)
+      const sending = { attempt, path, body, rules: PASS_THROUGH_RULES, limits, lost }
+      end = await send(ctx, { exchange, events, requestId, sink }, sending)
+    } catch (error) {
       placement.end('ignored')
       throw error
-    })
+    }
     // How these routes go says little about how well a worker generates.
     placement.end('ignored', end.kind === 'failed' && end.failure.kind === 'connect')
     if (end.kind !== 'failed' || end.begun) return done(outcomeOf(exchange, end))
@@ -65,6 +71,16 @@ export async function passThrough(ctx: FlowContext, passed: PassedRequest): Prom
     if (!isSafe && cause !== 'connect') throw refusal
     return failed('decode', cause, excluded, refusal)
   })
+}
+
+/** `given`: undefined for a GET. What is not a JSON object passes unchanged. */
+function bodyFor(
+  engine: EngineAdapter,
+  given: ReturnType<typeof withoutFields> | undefined,
+  worker: WorkerSpec,
+): Buffer | undefined {
+  if (given?.members === undefined) return given?.body
+  return engine.aloneBody({ body: given.body, members: given.members }, worker)
 }
 
 /** A worker that generates without a stream sends nothing before it is done; other routes respond soon. */

@@ -32,6 +32,8 @@ export type PrefillEnd =
 export interface HandedOff {
   readonly kind: 'handed_off'
   readonly handoff: Handoff
+  /** The prefill worker. */
+  readonly worker: WorkerSpec
   /** When the head of the response came: the lease of the blocks has run since then at the latest. */
   readonly leasedMs: number
   readonly prefilledMs: number
@@ -108,7 +110,7 @@ async function prefillOn(
     // The worker handed off while the gateway was giving up on it.
     onLate(late: UpstreamResponse) {
       const read = judge(ctx, late, worker, request)
-      if (read.kind === 'handed_off') releaseHandoff(ctx, generation, read.handoff, new Set(), decode)
+      if (read.kind === 'handed_off') releaseHandoff(ctx, generation, read, new Set(), decode)
     },
   }
   const lost = number > retries.max ? NEVER : ctx.lost.of(worker.id)
@@ -158,6 +160,7 @@ function judge(
   return {
     kind: 'handed_off',
     handoff: read.handoff,
+    worker,
     leasedMs: startedMs,
     prefilledMs: performance.now(),
   }

@@ -1,11 +1,13 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { vllmNixl } from '../engines/vllm-nixl.ts'
 import { prefixKeyOf } from './prefix-key.ts'
 import { type Api, type ClientRequest, readRequest } from '../http/client-request.ts'
 
 const TOKENS = 64
+const ENGINE = vllmNixl({ reuseTokenIds: false })
 const keyOf = (api: Api, body: string, tokens = TOKENS) =>
-  prefixKeyOf(readRequest(api, Buffer.from(body)) as ClientRequest, tokens)
+  prefixKeyOf(readRequest(api, Buffer.from(body), ENGINE) as ClientRequest, tokens)
 const chatKey = (messages: unknown, more: object = {}, space?: number) =>
   keyOf('chat', JSON.stringify({ ...more, messages }, null, space))
 const promptKey = (prompt: unknown) => keyOf('completions', JSON.stringify({ prompt }))

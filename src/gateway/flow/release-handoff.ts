@@ -1,33 +1,28 @@
 /** Frees hand-offs that no decode request will use. */
 import type { WorkerSpec } from '../../cluster/worker.ts'
-import type { Handoff } from '../engines/engine.ts'
+import type { ReleaseRequest } from '../engines/engine.ts'
 import { UpstreamFailure } from '../upstream/upstreams.ts'
 import { exclude } from './attempt.ts'
 import type { FlowContext } from './context.ts'
 import type { Generation } from './generate.ts'
+import type { HandedOff } from './prefill.ts'
 import { workerHeaders } from './worker-headers.ts'
 
 /**
- * After this time a live decode worker has accepted the request, if only into its queue, and aborting it
- * frees the blocks.
- */
-const LONG_ENOUGH_MS = 1_000
-
-/**
- * The prefill worker keeps the prompt's KV blocks for a decode request that will not come: the client left, or the decode worker refused.
- * A decode request of one token frees them now instead of at the end of the lease. It is not aborted at once, because vLLM frees nothing
- * for a request that ends before its engine has it. A worker that cannot be reached has not seen the hand-off, so the next one frees it.
- * `bound`: the only worker that can, where the engine wants it chosen before prefill. If all else fails, the lease ends. Releasing a
- * hand-off twice is harmless. Runs in the background.
+ * The prefill worker keeps the prompt's KV blocks for a decode request that will not come: the client left,
+ * or the decode worker refused. The engine says which request frees them now instead of at the end of the
+ * lease. A worker that cannot be reached has not seen the hand-off, so the next one frees it. `bound`: the
+ * only worker that can, where the engine wants it chosen before prefill. If all else fails, the lease ends.
+ * Runs in the background.
  */
 export function releaseHandoff(
   ctx: FlowContext,
   generation: Generation,
-  handoff: Handoff,
+  unused: HandedOff,
   excluded: ReadonlySet<string>,
   bound?: WorkerSpec,
 ): void {
-  release(ctx, generation, handoff, excluded, bound).catch((err: unknown) =>
+  release(ctx, generation, unused, excluded, bound).catch((err: unknown) =>
     ctx.log.error({ err }, 'hand-off not released'),
   )
 }
@@ -35,21 +30,27 @@ export function releaseHandoff(
 async function release(
   ctx: FlowContext,
   generation: Generation,
-  handoff: Handoff,
+  { handoff, worker: prefill }: HandedOff,
   excluded: ReadonlySet<string>,
   bound: WorkerSpec | undefined,
 ): Promise<void> {
+  const { request, path, events } = generation
   const tried = new Set(excluded)
   for (;;) {
     const placement = bound === undefined ? await ctx.placement.toRelease(tried) : undefined
-    const worker = bound ?? placement?.worker
-    const body = worker && ctx.engine.releaseBody(generation.request, handoff, worker)
-    if (worker === undefined || body === undefined) return placement?.end('ignored')
-    const outcome = await decodeOneToken(ctx, generation, worker, body)
-    placement?.end('ignored')
-    if (outcome === 'released') generation.events.handoffUnused('released')
-    if (outcome !== 'not_seen' || bound !== undefined) return undefined
-    exclude(tried, worker, 'connect')
+    const decode = bound ?? placement?.worker
+    let asked: ReleaseRequest | undefined
+    let outcome: ReleaseOutcome | undefined
+    try {
+      asked = ctx.engine.releaseRequest({ request, path, handoff, prefill, decode })
+      outcome = asked && (await send(ctx, generation, asked))
+    } finally {
+      placement?.end('ignored')
+    }
+    if (outcome === 'released') events.handoffUnused('released')
+    // Only another decode worker could do better.
+    if (outcome !== 'not_seen' || asked?.worker !== placement?.worker) return
+    exclude(tried, asked!.worker, 'connect')
   }
 }
 
@@ -59,18 +60,17 @@ async function release(
  */
 type ReleaseOutcome = 'released' | 'refused' | 'not_seen'
 
-function decodeOneToken(
+function send(
   ctx: FlowContext,
-  { exchange, events, requestId, path }: Generation,
-  worker: WorkerSpec,
-  body: Buffer,
+  { exchange, events, requestId }: Generation,
+  { worker, path, body, abortAfterMs }: ReleaseRequest,
 ): Promise<ReleaseOutcome> {
   const headers = workerHeaders(ctx, exchange, requestId, worker, events.trace)
   return new Promise(resolve => {
     let status = 0
     const timer = setTimeout(
       () => call.abort(new UpstreamFailure('aborted', 'the client left')),
-      LONG_ENOUGH_MS,
+      abortAfterMs,
     )
     const finish = (outcome: ReleaseOutcome) => {
       clearTimeout(timer)

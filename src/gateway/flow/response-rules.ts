@@ -5,6 +5,7 @@
 import type { WorkerSpec } from '../../cluster/worker.ts'
 import type { EngineAdapter } from '../engines/engine.ts'
 import { type ReplyHeaders, UpstreamFailure } from '../upstream/upstreams.ts'
+import { CleanedEvents } from './cleaned-events.ts'
 import { isCompressed, readWhole } from './whole-response.ts'
 import { WholeEvents } from './whole-events.ts'
 
@@ -65,7 +66,8 @@ export class GenerationRules implements ResponseRules {
   }
 
   streamEvents(): StreamEvents {
-    return new WholeEvents()
+    const { event } = this.#engine.privateFields
+    return event.length === 0 ? new WholeEvents() : new CleanedEvents(event)
   }
 
   readBody(status: number, headers: ReplyHeaders, body: Buffer): WholeBody | UpstreamFailure {

@@ -43,7 +43,10 @@ export async function sendGeneration(
   const lost = number <= ctx.settings.retries.max ? ctx.lost.of(worker.id) : NEVER
   let end: LegEnd
   try {
-    const body = handoff === undefined ? request.body : ctx.engine.decodeBody(request, handoff, worker)
+    const body =
+      handoff === undefined
+        ? ctx.engine.aloneBody(request, worker)
+        : ctx.engine.decodeBody(request, handoff, worker)
     end = await send(ctx, generation, { attempt, path, body, rules, limits, lost })
   } catch (error) {
     placement.end('ignored')

@@ -12,8 +12,13 @@ export class WholeEvents implements StreamEvents {
   readonly endsUnannounced = false
   amidEvent = false
   readonly #watch = new StreamWatch()
+  readonly #maxEventBytes: number
   #kept: Buffer[] = []
   #keptBytes = 0
+
+  constructor(maxEventBytes = MAX_EVENT_BYTES) {
+    this.#maxEventBytes = maxEventBytes
+  }
 
   get events(): number {
     return this.#watch.events
@@ -48,7 +53,7 @@ export class WholeEvents implements StreamEvents {
     }
     if (watch.failed) return undefined
     this.#keep(chunk)
-    if (this.#keptBytes < MAX_EVENT_BYTES) return undefined
+    if (this.#keptBytes < this.#maxEventBytes) return undefined
     this.amidEvent = true
     return this.#take()
   }

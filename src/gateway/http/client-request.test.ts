@@ -4,19 +4,23 @@ import {
   type BadRequest,
   type ClientRequest,
   readRequest,
+  type RequestFields,
   withoutFields,
 } from './client-request.ts'
 
 const RESERVED = ['kv_transfer_params']
+const FIELDS: RequestFields = {
+  reservedFields: RESERVED,
+  tokenLimits: { chat: ['max_completion_tokens', 'max_tokens'], completions: ['max_tokens'] },
+}
 
 function read(api: Api, body: object | string): ClientRequest {
   const bytes = Buffer.from(typeof body === 'string' ? body : JSON.stringify(body))
-  const request = readRequest(api, bytes, RESERVED)
+  const request = readRequest(api, bytes, FIELDS)
   if ('wrong' in request) throw new Error(request.wrong)
   return request
 }
-const wrong = (api: Api, body: string) =>
-  readRequest(api, Buffer.from(body, 'latin1'), RESERVED) as BadRequest
+const wrong = (api: Api, body: string) => readRequest(api, Buffer.from(body, 'latin1'), FIELDS) as BadRequest
 const completion = (more: object) => read('completions', { prompt: 'a', ...more })
 const chat = (more: object) => read('chat', { messages: [], ...more })
 
@@ -28,7 +32,16 @@ describe('readRequest', () => {
     ['chat', 'max_tokens', 0.5],
   ] as const)('rejects token limits below 1: %s, %s %d', (api, param, value) => {
     const body = Buffer.from(JSON.stringify({ prompt: 'a', messages: [], [param]: value }))
-    expect(readRequest(api, body)).toEqual({ wrong: `${param} must be at least 1.`, param })
+    expect(readRequest(api, body, FIELDS)).toEqual({ wrong: `${param} must be at least 1.`, param })
+  })
+
+  it('takes the token limit that the engine prefers', () => {
+    const body = Buffer.from('{"messages":[],"max_tokens":7,"max_completion_tokens":3}')
+    const limitBy = (...chat: string[]) =>
+      readRequest('chat', body, { ...FIELDS, tokenLimits: { ...FIELDS.tokenLimits, chat } })
+    expect(limitBy('max_completion_tokens', 'max_tokens')).toMatchObject({ maxTokens: 3 })
+    expect(limitBy('max_tokens', 'max_completion_tokens')).toMatchObject({ maxTokens: 7 })
+    expect(limitBy('max_new_tokens')).toMatchObject({ maxTokens: undefined })
   })
 
   it('uses the last of several members with the same name, as workers do', () => {

@@ -34,15 +34,21 @@ export interface BadRequest {
   readonly param?: string
 }
 
-/** `reserved`: fields that only the gateway may set; they are removed. */
-export function readRequest(
-  api: Api,
-  sent: Buffer,
-  reserved: readonly string[] = [],
-): ClientRequest | BadRequest {
+/** Fields of requests that an engine treats in its own way. */
+export interface RequestFields {
+  /**
+   * Fields that only the gateway may set. They are removed from what clients send: a client could name any
+   * host or other blocks.
+   */
+  readonly reservedFields: readonly string[]
+  /** Fields that limit the number of tokens. The first that a request has counts. */
+  readonly tokenLimits: Readonly<Record<Api, readonly string[]>>
+}
+
+export function readRequest(api: Api, sent: Buffer, fields: RequestFields): ClientRequest | BadRequest {
   // A worker that cannot decode a body may report it as its own failure, and so would the next worker.
   if (!isUtf8(sent)) return { wrong: 'The body is not UTF-8.' }
-  const { body, members } = withoutFields(withoutMark(sent), reserved)
+  const { body, members } = withoutFields(withoutMark(sent), fields.reservedFields)
   if (members === undefined) return { wrong: 'The body is not a JSON object.' }
   const value = (name: string): unknown => {
     const member = last(members, name)
@@ -59,7 +65,7 @@ export function readRequest(
   if (!Number.isInteger(choices) || (choices as number) < 1)
     return { wrong: 'n must be a whole number above 0.', param: 'n' }
   // The prefill leg always asks for one token, so no worker would report this before decode.
-  for (const param of LIMITS[api]) {
+  for (const param of fields.tokenLimits[api]) {
     const limit = value(param)
     if (typeof limit === 'number' && limit < 1) return { wrong: `${param} must be at least 1.`, param }
   }
@@ -77,7 +83,7 @@ export function readRequest(
     members,
     stream,
     includeUsage: isRecord(options) && options['include_usage'] === true,
-    maxTokens: limitOf(api, value),
+    maxTokens: limitOf(api, fields.tokenLimits[api], value),
     choices: choices as number,
     prompts,
     seed: Number.isInteger(seed) ? (seed as number) : undefined,
@@ -112,12 +118,10 @@ export function last(members: readonly Member[], name: string): Member | undefin
   return undefined
 }
 
-/** Fields that limit the number of tokens. For chats vLLM prefers max_completion_tokens. */
-const LIMITS = { chat: ['max_completion_tokens', 'max_tokens'], completions: ['max_tokens'] } as const
-
 /** Completions have a default limit of 16. */
-function limitOf(api: Api, value: (name: string) => unknown): number | undefined {
-  const given = (api === 'chat' ? value('max_completion_tokens') : undefined) ?? value('max_tokens')
+function limitOf(api: Api, names: readonly string[], value: (name: string) => unknown): number | undefined {
+  let given: unknown
+  for (const name of names) given ??= value(name)
   if (Number.isInteger(given)) return given as number
   return api === 'completions' && given === undefined ? 16 : undefined
 }

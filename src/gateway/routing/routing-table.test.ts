@@ -20,6 +20,7 @@ function tableOf(options: Partial<TableOptions>): RoutingTable {
   return result.table
 }
 const ctx = { random: () => 0 }
+const bytesOf = (value: object) => Buffer.from(JSON.stringify(value))
 
 /** A hand-off of the plugin, and one with the same experts as an engine's list per token. */
 function handoffs(variant: number): { counted: HandoffExperts; listed: HandoffExperts } {
@@ -38,7 +39,7 @@ function handoffs(variant: number): { counted: HandoffExperts; listed: HandoffEx
   const npy = Buffer.concat([head, ids]).toString('base64')
   return {
     counted: {
-      counts: eldrObject({ ...SHAPE, tokens: TOKENS }, counts),
+      counts: bytesOf(eldrObject({ ...SHAPE, tokens: TOKENS }, counts)),
       routedExperts: undefined,
       promptTokens: TOKENS,
     },
@@ -61,11 +62,11 @@ describe('a hand-off', () => {
   it('with invalid counts does not fall back to routed experts, and one with an empty object does', () => {
     const table = tableOf({ artifact })
     const { listed } = handoffs(0)
-    expect(table.read('a', { ...listed, counts: { v: 7 } })).toEqual({
+    expect(table.read('a', { ...listed, counts: bytesOf({ v: 7 }) })).toEqual({
       routable: { id: 'a' },
       reject: 'wrong_version',
     })
-    expect(table.read('a', { ...listed, counts: {} }).covered).toBe(1)
+    expect(table.read('a', { ...listed, counts: bytesOf({}) }).covered).toBe(1)
     expect(table.read('a', { ...listed, promptTokens: undefined }).reject).toBe('bad_value')
     expect(table.read('a', { ...listed, routedExperts: 'AAAA' }).reject).toBe('bad_value')
   })
@@ -138,9 +139,11 @@ describe('a table', () => {
 describe('the shape of a model', () => {
   it('is taken from valid counts, and invalid counts are rejected with their reason', () => {
     const table = tableOf({ policy: 'union' })
-    const { counts } = handoffs(0).counted as { counts: Record<string, unknown> }
+    const { counts } = handoffs(0).counted
+    const valid = JSON.parse(counts!.toString()) as object
     const read = (changes: object) => {
-      const handoff = { counts: { ...counts, ...changes }, routedExperts: undefined, promptTokens: TOKENS }
+      const changed = bytesOf({ ...valid, ...changes })
+      const handoff = { counts: changed, routedExperts: undefined, promptTokens: TOKENS }
       return [shapeIn(handoff.counts), table.read('a', handoff).reject]
     }
     expect(shapeIn(counts)).toEqual(SHAPE)

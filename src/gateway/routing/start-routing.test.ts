@@ -73,7 +73,7 @@ describe('routing from settings', () => {
   it('logs rejected counts once per minute and reason, not for every request', async () => {
     const { router, control, lines, metrics } = await start({ policy: 'union' })
     const bad = {
-      counts: { v: 2, layers: 2, experts: 8, top_k: 2 },
+      counts: Buffer.from('{"v":2,"layers":2,"experts":8,"top_k":2}'),
       routedExperts: undefined,
       promptTokens: 3,
     }
@@ -92,7 +92,7 @@ describe('routing from settings', () => {
       ['wrong_version', 20],
     ])
     control.setPolicy({ policy: 'jsq' })
-    router.toDecode('by load', { ...bad, counts: { v: 1 } }, 1, new Set())
+    router.toDecode('by load', { ...bad, counts: Buffer.from('{"v":1}') }, 1, new Set())
     expect(lines.filter(({ reason }) => reason !== undefined)).toHaveLength(2)
   })
 })

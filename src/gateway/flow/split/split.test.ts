@@ -1,12 +1,18 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { vllmNixl } from '../../engines/vllm-nixl.ts'
 import { type ClientRequest, readRequest } from '../../http/client-request.ts'
 import { EventSplitter } from './event-splitter.ts'
 import { mergeResponses, mergeUsage, rewriteEvent } from './merge.ts'
 import { partsOf, split } from './split.ts'
 
+const ENGINE = vllmNixl({ reuseTokenIds: false })
 const read = (body: object) =>
-  readRequest('messages' in body ? 'chat' : 'completions', Buffer.from(JSON.stringify(body))) as ClientRequest
+  readRequest(
+    'messages' in body ? 'chat' : 'completions',
+    Buffer.from(JSON.stringify(body)),
+    ENGINE,
+  ) as ClientRequest
 const bodies = (request: ClientRequest) =>
   split(request).map(part => JSON.parse(part.request.body.toString()) as Record<string, unknown>)
 

@@ -1,6 +1,5 @@
 /** Kinds of frames, and the values that both sides read and write. */
 import type { Role } from '../../../cluster/worker.ts'
-import { countsIn } from '../../engines/handoff-counts.ts'
 import type { HandoffExperts } from '../../routing/read-experts.ts'
 import type { Frame, FrameWriter } from './frames.ts'
 
@@ -71,21 +70,11 @@ export const ROOM = { full: 1, mustWait: 2, prefill: 4, decode: 8 } as const
 export const roleByte = (role: Role): number => (role === 'decode' ? 1 : 0)
 export const roleOf = (byte: number): Role => (byte === 1 ? 'decode' : 'prefill')
 
-/** A hand-off at a relay, with unparsed counts. */
-export interface RawHandoff {
-  readonly counts?: Buffer
-  readonly routedExperts?: string
-  readonly promptTokens?: number
-}
-
-export function rawHandoff({ counts, routedExperts, promptTokens }: HandoffExperts): RawHandoff {
-  return { counts: Buffer.isBuffer(counts) ? counts : undefined, routedExperts, promptTokens }
-}
-
+const NO_EXPERTS: HandoffExperts = { counts: undefined, routedExperts: undefined, promptTokens: undefined }
 const HAS = { handoff: 1, counts: 2, routedExperts: 4, promptTokens: 8 } as const
 
-export function writeHandoff(to: FrameWriter, handoff: RawHandoff | undefined): void {
-  const { counts, routedExperts, promptTokens } = handoff ?? {}
+export function writeHandoff(to: FrameWriter, handoff: HandoffExperts | undefined): void {
+  const { counts, routedExperts, promptTokens } = handoff ?? NO_EXPERTS
   to.byte(
     (handoff === undefined ? 0 : HAS.handoff) |
       (counts === undefined ? 0 : HAS.counts) |
@@ -101,7 +90,7 @@ export function readHandoff(frame: Frame): HandoffExperts | undefined {
   const has = frame.byte()
   if ((has & HAS.handoff) === 0) return undefined
   return {
-    counts: has & HAS.counts ? countsIn(frame.bytes()) : undefined,
+    counts: has & HAS.counts ? frame.bytes() : undefined,
     routedExperts: has & HAS.routedExperts ? frame.text() : undefined,
     promptTokens: has & HAS.promptTokens ? frame.number() : undefined,
   }

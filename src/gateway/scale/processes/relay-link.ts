@@ -5,20 +5,11 @@
  */
 import { connect, type Socket } from 'node:net'
 import type { Role, WorkerSpec } from '../../../cluster/worker.ts'
+import type { HandoffExperts } from '../../routing/read-experts.ts'
 import { Refusal } from '../../http/refusal.ts'
 import type { Frame, FrameWriter } from './frames.ts'
 import { GatheredSocket } from './gathered-socket.ts'
-import {
-  ASK,
-  ENDS,
-  type RawHandoff,
-  readMaybe,
-  roleByte,
-  roleOf,
-  TELL,
-  type TicketEnd,
-  writeHandoff,
-} from './messages.ts'
+import { ASK, ENDS, readMaybe, roleByte, roleOf, TELL, type TicketEnd, writeHandoff } from './messages.ts'
 
 export interface LinkOptions {
   readonly path: string
@@ -42,7 +33,7 @@ export interface LiveTicket {
   readonly worker: WorkerSpec
   readonly tokens: number
   /** Absent if no policy counts it. */
-  readonly placed?: { readonly request: string; readonly handoff: RawHandoff | undefined }
+  readonly placed?: { readonly request: string; readonly handoff: HandoffExperts | undefined }
 }
 
 type Fill = (to: FrameWriter) => unknown

@@ -2,29 +2,15 @@
 import type { Role } from '../../../cluster/worker.ts'
 import type { PlacementClient } from '../../routing/placement-client.ts'
 import type { DecodePlacement, Placement } from '../../routing/placement.ts'
+import type { HandoffExperts } from '../../routing/read-experts.ts'
 import type { Frame } from './frames.ts'
-import {
-  ASK,
-  type RawHandoff,
-  rawHandoff,
-  readMaybe,
-  roleByte,
-  ROOM,
-  TELL,
-  writeHandoff,
-} from './messages.ts'
+import { ASK, readMaybe, roleByte, ROOM, TELL, writeHandoff } from './messages.ts'
 import type { LiveTicket, RelayLink } from './relay-link.ts'
 
 /** The response to admission says whether there are workers, so this need not be asked again. */
 export interface KnownRoom {
   readonly room: number
 }
-
-/**
- * Counts are kept while the request runs. If the response around them is this many times larger, they are
- * copied out.
- */
-const MAX_BUFFER_RATIO = 4
 
 export function remotePlacementClient(link: RelayLink, admission: KnownRoom): PlacementClient {
   const yes = (kind: number, role: Role, exclude: ReadonlySet<string>) =>
@@ -76,7 +62,7 @@ export function remotePlacementClient(link: RelayLink, admission: KnownRoom): Pl
           frame.kind === TELL.none ? undefined : placementIn(frame, id, { role: 'decode', tokens: 0 }),
       ),
     toDecode(request, given, tokens, exclude) {
-      const handoff = given && compact(rawHandoff(given))
+      const handoff = given && expertsOf(given)
       const read = (frame: Frame, id: number): DecodePlacement | undefined => {
         if (frame.kind === TELL.none) return undefined
         const placement = placementIn(frame, id, { role: 'decode', tokens, placed: { request, handoff } })
@@ -102,10 +88,7 @@ export function remotePlacementClient(link: RelayLink, admission: KnownRoom): Pl
   }
 }
 
-/** Copies small counts out of a large buffer, so that the buffer can be freed. */
-function compact(handoff: RawHandoff): RawHandoff {
-  const { counts } = handoff
-  return counts !== undefined && counts.buffer.byteLength > MAX_BUFFER_RATIO * counts.length
-    ? { ...handoff, counts: Buffer.from(counts) }
-    : handoff
+/** Without what only decode needs, because the ticket keeps it while the request runs. */
+function expertsOf({ counts, routedExperts, promptTokens }: HandoffExperts): HandoffExperts {
+  return { counts, routedExperts, promptTokens }
 }
