@@ -40,8 +40,8 @@ describe('open loop', () => {
     const server = await serve((_, response) => stream(response))
     const loop = every(GAP_MS) as OpenLoop
     let planned = 0
-    // The client blocks after its fifth request, before it plans the next. Which requests are late, and by how
-    // much at least, does not depend on when the server gets them.
+    // The client blocks after its fifth request, before it plans the next. Which requests are late, and by
+    // how much at least, does not depend on when the server gets them.
     const nextMs = () => {
       if (++planned === 6) for (const untilMs = performance.now() + BLOCK_MS; performance.now() < untilMs;);
       return loop.nextMs()
