@@ -1,6 +1,6 @@
 /**
- * A decode worker that refuses before its engine has the hand-off may not free it. It is never used again, because
- * vLLM may have freed the blocks, and it is released, because vLLM may have kept them.
+ * A decode worker that refuses before its engine has the hand-off may not free it. It is never used again,
+ * because vLLM may have freed the blocks, and it is released, because vLLM may have kept them.
  */
 import { afterEach, describe, expect, it } from 'vitest'
 import type { Fault } from '../fake-worker/index.ts'

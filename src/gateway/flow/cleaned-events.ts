@@ -1,4 +1,4 @@
-/** A stream without the fields that clients must not see, for engines that have such fields in their events. */
+/** A stream without the fields that clients must not see, for engines whose events have such fields. */
 import { withoutFields } from '../http/client-request.ts'
 import type { StreamEvents } from './response-rules.ts'
 import { EventSplitter } from './split/event-splitter.ts'
