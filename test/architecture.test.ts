@@ -149,7 +149,7 @@ const GATEWAY_MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'upstream',
     'config',
   ],
-  scale: ['flow', 'routing', 'discovery', 'engines', 'observe', 'http', 'upstream', 'config'],
+  scale: ['flow', 'routing', 'discovery', 'observe', 'http', 'upstream', 'config'],
   control: ['routing', 'discovery', 'observe', 'http', 'upstream', 'config'],
   flow: ['routing', 'engines', 'observe', 'http', 'upstream', 'config', 'json'],
   routing: ['engines', 'observe', 'http', 'upstream', 'config'],
