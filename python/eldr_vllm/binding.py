@@ -153,6 +153,15 @@ def own_rows(dp_rank: int, rows: int) -> tuple[int, int]:
     raise RuntimeError(f"{rows} rows in a layer, of ranks with {sizes} tokens")
 
 
+def padding_runs() -> bool:
+    """Whether the running step's kernels compute the rows that pad it to the size of a graph. vLLM skips them
+    only with VLLM_MOE_SKIP_PADDING, and only where its model runner marks them: in 0.26 runner V2 alone."""
+    from vllm import envs
+    from vllm.forward_context import get_forward_context
+
+    return not (getattr(envs, "VLLM_MOE_SKIP_PADDING", False) and getattr(get_forward_context(), "is_padding", None) is not None)
+
+
 def ranks() -> tuple[int, int]:
     """Tensor-parallel rank and pipeline stage."""
     from vllm.distributed import parallel_state

@@ -141,6 +141,12 @@ class Failing:
         self.off: str | None = None
         self.failures: list[str] = []
 
+    def begin(self) -> None: ...
+
+    def reset(self, blocks: list[int]) -> None: ...
+
+    def copy(self, pairs: list[tuple[int, int]]) -> None: ...
+
     def fail(self, where: str, error: BaseException) -> None:
         self.off = self.off or f"{where} failed: {error}"
         self.failures.append(where)
@@ -179,7 +185,7 @@ def test_an_engine_without_parallel_state_is_served_without_counts(monkeypatch: 
 
 def test_statistics_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     module = fake_vllm.install(monkeypatch)
-    one = {"steps": 1, "requests": 2, "active": {"0": 4}, "once": {}}
+    one = {"steps": 1, "requests": 2, "active": {"0": 4}, "read": {"0": 5}, "once": {}}
     stats = module.EldrConnector.build_kv_connector_stats(dict(one))
     assert stats.aggregate(module.EldrConnector.build_kv_connector_stats(dict(one))).data["steps"] == 2
     assert stats.reduce()["mean active experts"] == 4
