@@ -7,6 +7,7 @@ import shutil
 import sys
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -69,6 +70,7 @@ def parser(with_steps: bool = True) -> argparse.ArgumentParser:
             of_kind = names.add_parser(kind.name, help=kind.help, description=kind.help)
             of_kind.set_defaults(kind=kind)
             _with_device(of_kind)
+            of_kind.add_argument("--then", metavar="STEP", help="start the servers of this step as soon as they disturb nothing")
             kind.options(of_kind)
     _with_device(command("core", "run the core set: " + ", ".join(CORE), do_core))
     dry = command("dry", "every step on vLLM's CPU build with tiny loads; its results are marked as such", do_dry)
@@ -134,17 +136,24 @@ def _status(path: Path) -> str:
 
 def do_step(given: argparse.Namespace, stage: Stage) -> int:
     kind: StepKind = given.kind
+
+    def start_next(stop_others: bool = False) -> None:
+        if given.then:
+            after = parser().parse_args(["start", *given.then.split()])
+            after.device, after.out, after.limit = given.device, given.out, given.limit
+            do_start(after, stage, stop_others)
+
     try:
-        kind.run(context_of(given, stage))
+        kind.run(replace(context_of(given, stage), start_next=start_next))
     except OutOfTime as error:
         say(f"{kind.name}: {error}; run it again to continue")
         return 3
+    start_next(stop_others=True)
     return 0
 
 
-def do_start(given: argparse.Namespace, stage: Stage) -> None:
-    """Leaves running servers alone: the step that uses them may still be measuring."""
-    Lab(stage, given.device).start(given.kind.engines(context_of(given, stage)), stop_others=False)
+def do_start(given: argparse.Namespace, stage: Stage, stop_others: bool = False) -> None:
+    Lab(stage, given.device).start(given.kind.engines(context_of(given, stage)), stop_others)
 
 
 def do_core(given: argparse.Namespace, stage: Stage) -> int:

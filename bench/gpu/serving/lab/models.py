@@ -30,8 +30,20 @@ def model_folder(stage: Stage, name: str, on_cpu: bool = False) -> Path:
     if name == "wide":
         return widen.write_folder(model_folder(stage, "tiny6"), folder, *(WIDE_ON_CPU if on_cpu else WIDE))
     folder.mkdir(parents=True, exist_ok=True)
-    shutil.copy(SHAPES / f"{name}.json", folder / "config.json")
+    config = json.loads((SHAPES / f"{name}.json").read_text())
+    (folder / "config.json").write_text(json.dumps(small(config) if on_cpu else config, indent=1))
     return folder
+
+
+def small(config: dict[str, Any]) -> dict[str, Any]:
+    """The same structure at a size that a CPU runs, for dry runs."""
+    layers = 2
+    out = {**config, "num_hidden_layers": layers, "hidden_size": 128, "vocab_size": 512, "eos_token_id": 1, "moe_intermediate_size": 32}
+    out |= {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "intermediate_size": 64}
+    out |= {key: 16 for key in ("num_experts", "num_local_experts") if key in config}
+    if "layer_types" in config:
+        out["layer_types"] = config["layer_types"][-layers:]
+    return out
 
 
 def config_of(stage: Stage, name: str, on_cpu: bool = False) -> dict[str, Any]:

@@ -17,7 +17,8 @@ from . import parts
 from .paths import CHECKOUT, HERE
 
 LOCK: Final = HERE / "requirements.txt"
-PLATFORMS: Final = ("manylinux_2_28_x86_64", "manylinux_2_27_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
+# Any glibc up to that of Ubuntu 24.04.
+PLATFORMS: Final = (*(f"manylinux_2_{minor}_x86_64" for minor in range(39, 4, -1)), "manylinux2014_x86_64", "manylinux2010_x86_64")
 # What serving an MoE model with FlashAttention 3 and Triton on Hopper does not load.
 DROPPED: Final = {
     "vllm/vllm_flash_attn/_vllm_fa2_C*": "FlashAttention 2; Hopper uses 3, and vLLM checks which one is there",
@@ -25,6 +26,10 @@ DROPPED: Final = {
     "vllm/_qutlass_C*": "Blackwell",
     "vllm/third_party/fmha_sm100/*": "Blackwell",
     "vllm/third_party/deep_gemm/_C.cpython-31[0134]-*": "other versions of Python",
+    "nixl_ep_cu13/*": "NIXL's expert parallelism",
+    "mistral_common/data/*": "tokenizers of other models",
+    "pycountry/locales/*": "translations",
+    "include/*": "headers",
     "*/tests/*": "tests of packages",
     "*.pyi": "type stubs",
     "*.a": "static libraries",

@@ -93,11 +93,13 @@ def run(context: Context) -> None:
         return
     servers = context.lab.ready(servers_of(context), must=False)
     context.describe(result, next(iter(chosen.values())).engine, next(iter(servers.values()), None))
+    context.start_next()
     answers: dict[str, dict[str, list[Answer]]] = {}
     for name, server in servers.items():
         answers[name] = asked_all(server, asked, chosen[name].engine)
         say(name, "asked")
     shape = Shape(config_of(context.lab.stage, "tiny6"))
+    forward = experts_of_transformers(context, asked) if context.is_dry else []
     for name, case in chosen.items():
         if not case.reference:
             continue
@@ -106,7 +108,7 @@ def run(context: Context) -> None:
             result.item("cases", {"case": name}, lambda case=case, reason=reason: {"name": case.what, "failed": f"{reason} did not start"})
             continue
         for turn in ROUNDS:
-            reference = experts_of_transformers(context, asked) if case.reference == "transformers" else answers[case.reference][turn]
+            reference = forward or answers[case.reference][turn]
             row = result.item(
                 "cases",
                 {"case": name, "round": turn},

@@ -26,6 +26,8 @@ class Context:
     out: Path
     limit_s: float = STEP_SECONDS
     options: argparse.Namespace = field(default_factory=argparse.Namespace)
+    # Starts the servers of the next step. Steps that measure no times call it as soon as their own are ready.
+    start_next: Callable[[], None] = lambda: None
 
     @property
     def is_dry(self) -> bool:

@@ -66,10 +66,7 @@ class Recorder:
     def flush(self) -> None:
         with self._lock:
             counts, self._counts = self._counts, deque()
-            # The newest rows wait for their counts.
-            rows, self._rows = self._rows[:-8], self._rows[-8:]
-            if not rows and self._rows and time.time() - self._rows[-1][0] > 2 * _FLUSH_SECONDS:
-                rows, self._rows = self._rows, []
+            rows, self._rows = self._rows, []  # a step's count comes before its end
         for row, column, distinct in counts:
             row[column] = [int(value) for value in distinct.array()]
         if rows:
