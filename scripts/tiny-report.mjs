@@ -176,7 +176,7 @@ const tables = [
       ]),
     ]),
   ),
-  `**Time per output token** on held-out prompts, p50 / p99: the best of ${BALANCERS.join(', ')} in ms, and the change against it; mean of ${SEEDS} seeds, 600 requests each, profile h200-first. Batch and experts (distinct ones of a layer and step) are a step's and a token's mean:`,
+  `**Simulated time per output token** on held-out prompts, p50 / p99: the best of ${BALANCERS.join(', ')} in ms, and the change against it; mean of ${SEEDS} seeds, 600 requests each, profile h200-first. Batch and experts (distinct ones of a layer and step) are a step's and a token's mean:`,
   markdown(
     [
       'prompts',

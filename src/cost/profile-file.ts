@@ -7,7 +7,15 @@ import { fileURLToPath } from 'node:url'
 import { EldrError } from '../errors.ts'
 import { badMetadata } from '../trace/file-checks.ts'
 import { quoted } from '../trace/quoted.ts'
-import type { AttentionWindow, CostProfile, DecodeCost, HostCost, Provenance, StepNoise } from './profile.ts'
+import type {
+  AttentionWindow,
+  CostProfile,
+  DecodeCost,
+  DeviceSharing,
+  HostCost,
+  Provenance,
+  StepNoise,
+} from './profile.ts'
 
 export const PROFILE_FORMAT = 'eldr.profile.v1'
 
@@ -115,7 +123,7 @@ function decodeIn(fields: Fields): DecodeCost {
     ...linear,
     ...(has('windows') && { windows: fields.list('windows', MAX_WINDOWS).map(windowIn) }),
     ...(has('host') && { host: hostIn(fields.fields('host')) }),
-    ...(has('deviceCapacity') && { deviceCapacity: capacityIn(fields) }),
+    ...(has('sharing') && { sharing: sharingIn(fields.fields('sharing')) }),
     ...(has('noise') && { noise: noiseIn(fields.fields('noise')) }),
   }
 }
@@ -126,10 +134,12 @@ function hostIn(fields: Fields): HostCost {
   return { baseUs: fields.cost('baseUs'), perRequestUs: fields.cost('perRequestUs'), overlaps }
 }
 
-function capacityIn(fields: Fields): number {
-  const capacity = fields.positive('deviceCapacity')
-  if (capacity < 1) throw fields.wrong('deviceCapacity', 'a number of at least 1')
-  return capacity
+function sharingIn(fields: Fields): DeviceSharing {
+  const by = fields.value('by')
+  if (by !== 'layer' && by !== 'bandwidth') throw fields.wrong('by', '"layer" or "bandwidth"')
+  const capacity = fields.positive('capacity')
+  if (capacity < 1) throw fields.wrong('capacity', 'a number of at least 1')
+  return { by, capacity }
 }
 
 function noiseIn(fields: Fields): StepNoise {

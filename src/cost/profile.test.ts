@@ -128,6 +128,8 @@ describe('a profile file', () => {
   const window = { tokens: 128, perContextKTokenUs: 1 }
   const host = { baseUs: 3_000, perRequestUs: 20, overlaps: true }
   const withHost = (change: object) => withChange('decode', { host: { ...host, ...change } })
+  const withSharing = (change: object) =>
+    withChange('decode', { sharing: { by: 'layer', capacity: 1, ...change } })
   const withFactors = (factors: unknown) => withChange('decode', { noise: { factors } })
 
   it('is loaded by name if shipped, and by path otherwise', async () => {
@@ -172,10 +174,10 @@ describe('a profile file', () => {
     expect(parseProfile('p.json', withChange('decode', {})).decode).not.toHaveProperty('windows')
   })
 
-  it('may have a host part, a capacity for shared devices, and noise', () => {
-    const more = { host, deviceCapacity: 1.25, noise: { factors: [0.9, 1, 1.2] } }
+  it('may have a host part, a rule for shared devices, and noise', () => {
+    const more = { host, sharing: { by: 'bandwidth', capacity: 1.25 }, noise: { factors: [0.9, 1, 1.2] } }
     expect(parseProfile('p.json', withChange('decode', more)).decode).toMatchObject(more)
-    for (const key of ['host', 'deviceCapacity', 'noise'])
+    for (const key of ['host', 'sharing', 'noise'])
       expect(parseProfile('p.json', withChange('decode', {})).decode).not.toHaveProperty(key)
   })
 
@@ -226,7 +228,8 @@ describe('a profile file', () => {
     [withHost({ baseUs: -1 }), 'ELDR_FILE_BAD_METADATA', 'decode.host.baseUs -1'],
     [withHost({ perRequestUs: null }), 'ELDR_FILE_BAD_METADATA', 'decode.host.perRequestUs null'],
     [withHost({ overlaps: 1 }), 'ELDR_FILE_BAD_METADATA', 'decode.host.overlaps 1'],
-    [withChange('decode', { deviceCapacity: 0.9 }), 'ELDR_FILE_BAD_METADATA', 'decode.deviceCapacity 0.9'],
+    [withSharing({ capacity: 0.9 }), 'ELDR_FILE_BAD_METADATA', 'decode.sharing.capacity 0.9'],
+    [withSharing({ by: 'time' }), 'ELDR_FILE_BAD_METADATA', 'decode.sharing.by "time"'],
     [withChange('decode', { noise: 1 }), 'ELDR_FILE_BAD_METADATA', 'decode.noise 1'],
     [withFactors([1]), 'ELDR_FILE_BAD_METADATA', '2 to 101 ascending numbers'],
     [withFactors([1, 0.9]), 'ELDR_FILE_BAD_METADATA', 'decode.noise.factors'],

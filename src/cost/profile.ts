@@ -47,11 +47,8 @@ export interface DecodeCost {
   readonly windows?: readonly AttentionWindow[]
   /** What the engine's process does for a step; absent if the times above include it, or leave it out. */
   readonly host?: HostCost
-  /**
-   * For engines that share a device: how many device parts it does at full speed (default: 1, a step alone
-   * uses all its bandwidth; 1.25: it uses 80 %). More at once slow each other equally.
-   */
-  readonly deviceCapacity?: number
+  /** For engines that share a device (default: `DEFAULT_SHARING`). */
+  readonly sharing?: DeviceSharing
   /** How much steps vary around the modelled time; absent if they do not. */
   readonly noise?: StepNoise
 }
@@ -66,6 +63,20 @@ export interface HostCost {
    */
   readonly overlaps: boolean
 }
+
+/** How device parts of several engines on one device slow each other; sim/shared-device.ts has the rules. */
+export interface DeviceSharing {
+  /** They take turns layer by layer, or all get the same bandwidth. */
+  readonly by: 'layer' | 'bandwidth'
+  /** Device parts that run at full speed together. 1: a step alone uses the whole device; 1.25: 80 % of it. */
+  readonly capacity: number
+}
+
+/**
+ * On an H200 under CUDA MPS, engines with fewer experts did not step faster than those beside them: they take
+ * turns.
+ */
+export const DEFAULT_SHARING: DeviceSharing = { by: 'layer', capacity: 1 }
 
 /**
  * Factors of a step's time at evenly spaced probabilities from 0 to 1, ascending: the quantiles of measured

@@ -1,6 +1,6 @@
 /** Policies compared round by round: in a round all policies had the same requests at the same times. */
 import { type Interval, meanInterval } from '../sim/confidence.ts'
-import type { ServedRun, ServedSteps } from './result-file.ts'
+import type { ServedRun } from './result-file.ts'
 
 /** The policy that the others are compared with. */
 export const BASE = 'jsq'
@@ -51,7 +51,7 @@ const MIN_STEPS = 20
  * often enough, each weighted by the fewer of its steps. Undefined if there is no such batch.
  */
 export function expertsAtEqualBatch(runs: readonly ServedRun[], policy: string): number | undefined {
-  const [base, other] = [byBatch(stepsOf(runs, BASE)), byBatch(stepsOf(runs, policy))]
+  const [base, other] = [byBatch(runs, BASE), byBatch(runs, policy)]
   let [sum, weights] = [0, 0]
   for (const [batch, { count, experts }] of other) {
     const same = base.get(batch)
@@ -63,18 +63,24 @@ export function expertsAtEqualBatch(runs: readonly ServedRun[], policy: string):
   return weights === 0 ? undefined : sum / weights
 }
 
-function stepsOf(runs: readonly ServedRun[], policy: string): ServedSteps[] {
-  return runs.filter(one => one.policy === policy).flatMap(({ steps }) => steps ?? [])
+/** Steps and the sum of their experts by batch size: of all steps if they were counted, or of the recorded ones. */
+function byBatch(runs: readonly ServedRun[], policy: string): Map<number, BatchSum> {
+  const sums = new Map<number, BatchSum>()
+  const add = (batch: number, count: number, experts: number) => {
+    const sum = sums.get(batch) ?? { count: 0, experts: 0 }
+    sums.set(batch, { count: sum.count + count, experts: sum.experts + experts })
+  }
+  for (const { policy: own, byBatch: counted, steps } of runs) {
+    if (own !== policy) continue
+    counted?.batch.forEach((batch, i) =>
+      add(batch, counted.steps[i]!, counted.steps[i]! * counted.experts[i]!),
+    )
+    if (counted === undefined) steps?.batch.forEach((batch, i) => add(batch, 1, steps.experts[i]!))
+  }
+  return sums
 }
 
-function byBatch(all: readonly ServedSteps[]): Map<number, { count: number; experts: number }> {
-  const sums = new Map<number, { count: number; experts: number }>()
-  for (const { batch, experts } of all)
-    batch.forEach((size, i) => {
-      const sum = sums.get(size) ?? { count: 0, experts: 0 }
-      sum.count++
-      sum.experts += experts[i]!
-      sums.set(size, sum)
-    })
-  return sums
+interface BatchSum {
+  readonly count: number
+  readonly experts: number
 }

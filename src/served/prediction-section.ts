@@ -11,8 +11,14 @@ import { completeRuns, type ServedRun } from './result-file.ts'
 /** How far the simulated change may be from the served one, in points. */
 const TOLERANCE_POINTS = 3
 
-/** By file name, with the hash of the file. */
-export type Predictions = ReadonlyMap<string, { readonly prediction: Prediction; readonly sha256: string }>
+export interface HashedPrediction {
+  readonly prediction: Prediction
+  /** Of the file. */
+  readonly sha256: string
+}
+
+/** By file name. */
+export type Predictions = ReadonlyMap<string, HashedPrediction>
 
 interface Compared {
   readonly load: string

@@ -66,6 +66,8 @@ const steps = z.object({
 })
 
 const profile = z.object({
+  /** Engines on the GPU at once, each under the same load; one alone if absent. */
+  engines: z.number().int().positive().optional(),
   steps,
   kept: z.object({ recorded: z.number(), kept: z.number(), how: z.string().optional() }).optional(),
   prefill: z.object({ ms: numbers, tokens: numbers }).optional(),
@@ -93,6 +95,8 @@ const run = z.object({
   requests: z.object({ sent: z.number(), counted: z.number(), ok: z.number(), failed: z.number() }),
   client: z.object({ keptUp: z.boolean() }).optional(),
   together: work,
+  /** Means of all steps of a batch size, column by column. */
+  byBatch: z.object({ batch: numbers, steps: numbers, experts: numbers }).optional(),
   steps: steps.optional(),
 })
 const failedRun = z.object({ policy: z.string(), round: z.number(), failed: z.string() })

@@ -24,12 +24,16 @@ export interface ServedProfile {
 /** `base`: profile whose prefill and KV cache are taken if the result has none. */
 export function servedProfile(result: ProfileResult, base?: CostProfile): ServedProfile {
   const { model, conditions, profile: recorded } = result
+  if ((recorded.engines ?? 1) > 1)
+    throw new Error(
+      `${result.name}: ${recorded.engines} engines shared the device; a profile is of one alone`,
+    )
   const fit = fitSteps(recorded.steps, model.layers)
   const prefill = prefillOf(result, base)
   const kv = kvOf(result, base)
   const gpu = conditions.gpu.name.replace(/^NVIDIA\s+/i, '')
   const profile: CostProfile = {
-    name: `${gpu.toLowerCase().replace(/[^a-z0-9]+/g, '-')}-served-${model.name}`,
+    name: `${gpu.toLowerCase().replace(/[^a-z0-9]+/g, '-')}-served-${result.name.replace(/^profile-/, '')}`,
     provenance: {
       what: `A decode step of ${model.name} in vLLM ${conditions.versions.vllm} on one ${gpu}, as served: from step to step of a busy engine, scheduler and sampling included`,
       measuredOn: `${conditions.gpu.name}, driver ${conditions.gpu.driver}, torch ${conditions.versions.torch}, vLLM ${conditions.versions.vllm}`,

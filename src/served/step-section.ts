@@ -85,12 +85,11 @@ function stepGroups(results: readonly ServedResult[]): StepGroup[] {
       ),
     )
   // Other shapes have other experts: the figure is of the model that the policies were run with.
-  const shape = served[0]?.model.name
+  const shape = [...served, ...results][0]?.model.name
   const alone = results
     .filter((result): result is ResultOf<'profile'> => result.kind === 'profile')
-    .filter(({ model }) => shape === undefined || model.name === shape)
-    .map(({ model, profile }) => ({ model, engines: 1, steps: profile.steps }))
-    .slice(0, shape === undefined ? 1 : undefined)
+    .filter(({ model }) => model.name === shape)
+    .map(({ model, profile }) => ({ model, engines: profile.engines ?? 1, steps: profile.steps }))
   const all = [...alone, ...served]
   const counts = [...new Set(all.map(({ engines }) => engines))].sort((a, b) => a - b)
   return counts.flatMap(engines => {

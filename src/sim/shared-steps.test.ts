@@ -119,14 +119,14 @@ describe('decode workers that share a device', () => {
   })
 
   it('run at full speed up to the capacity of the device', () => {
-    const profile = withDecode({ ...flat.decode, deviceCapacity: 2 })
+    const profile = withDecode({ ...flat.decode, sharing: { by: 'layer', capacity: 2 } })
     expect(meanUs(run(profile, '2D/2').result.latencyMs)).toBeCloseTo(2_000, 6)
     expect(meanUs(run(profile, '4D/4', { timesUs: [0, 0, 0, 0] }).result.latencyMs)).toBeCloseTo(4_000, 6)
   })
 
   it('take the same times as alone if the device has capacity for all', () => {
     const host = { baseUs: 400, perRequestUs: 30, overlaps: true }
-    const profile = withHost(withDecode({ deviceCapacity: 3 }), host)
+    const profile = withHost(withDecode({ sharing: { by: 'bandwidth', capacity: 3 } }), host)
     const timesUs = [0, 500, 700, 2_000, 2_100, 9_000]
     const alone = run(profile, '3D', { timesUs, decodeTokens: 8 })
     const shared = run(profile, '3D/3', { timesUs, decodeTokens: 8 })

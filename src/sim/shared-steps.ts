@@ -1,10 +1,10 @@
 /**
  * Decode steps of engines that share devices. Each engine has its own host part of a step; the device parts of
- * the engines on one device share its bandwidth (`SharedDevice`). If the parts overlap, both begin with the
+ * the engines on one device slow each other (`SharedDevice`). If the parts overlap, both begin with the
  * step, which ends with the later one; otherwise the device's part follows the host's. A step is at most two
  * events of its own, and each event costs a pass over the engines of one device.
  */
-import type { CostProfile } from '../cost/profile.ts'
+import { type CostProfile, DEFAULT_SHARING } from '../cost/profile.ts'
 import { SharedDevice } from './shared-device.ts'
 
 /** Queues an event. */
@@ -34,7 +34,7 @@ export class SharedSteps {
     this.#overlaps = decode.host?.overlaps === true
     this.#events = events
     const devices = Math.ceil(decoders / perDevice)
-    this.#devices = Array.from({ length: devices }, () => new SharedDevice(decode.deviceCapacity))
+    this.#devices = Array.from({ length: devices }, () => new SharedDevice(decode.sharing ?? DEFAULT_SHARING))
     this.#queuedUs = new Float64Array(devices).fill(Infinity)
     this.#deviceUs = new Float64Array(decoders)
     this.#parts = new Uint8Array(decoders)
