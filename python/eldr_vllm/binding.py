@@ -162,6 +162,13 @@ def padding_runs() -> bool:
     return not (getattr(envs, "VLLM_MOE_SKIP_PADDING", False) and getattr(get_forward_context(), "is_padding", None) is not None)
 
 
+def is_transfer_group(connector: Any) -> bool:
+    """Whether a connector is the worker's only one, not a child of MultiConnector."""
+    from vllm.distributed.kv_transfer import get_kv_transfer_group, has_kv_transfer_group
+
+    return not has_kv_transfer_group() or get_kv_transfer_group() is connector
+
+
 def ranks() -> tuple[int, int]:
     """Tensor-parallel rank and pipeline stage."""
     from vllm.distributed import parallel_state
