@@ -74,6 +74,7 @@ def check(stage: Stage, device: str, say: Callable[[str], None]) -> bool:
     report = Report(say)
     _check_parts(stage, report)
     _check_project(stage, report)
+    _compile_site(stage)
     found = _probe(stage, device)
     if "error" in found:
         report.line(False, f"Python cannot import the packages: {found['error']}")
@@ -99,6 +100,14 @@ def _check_parts(stage: Stage, report: Report) -> None:
     names = [entry["name"] for entry in parts.read_manifest(manifest)["parts"]]
     missing = [name for name in names if not (stage.unpacked / name).exists()]
     report.line(not missing, f"{len(names) - len(missing)} of {len(names)} parts unpacked", f"unpack {', '.join(missing)}")
+
+
+def _compile_site(stage: Stage) -> None:
+    """Once, by all cores: otherwise every server that starts compiles thousands of modules by itself."""
+    mark = stage.root / "site-compiled"
+    if stage.site.is_dir() and not mark.exists():
+        subprocess.run([stage.python, "-m", "compileall", "-q", "-j", "0", str(stage.site)], capture_output=True, check=False)
+        mark.touch()
 
 
 def _check_project(stage: Stage, report: Report) -> None:

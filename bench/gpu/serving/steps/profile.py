@@ -136,7 +136,11 @@ def recorded(context: Context, size: int, begin: float, end: float) -> dict[str,
         "steps": len(steps),
         "experts": step_log.work(steps).get("experts"),
         "stepMs": quantiles([step.ms for step in full]) if full else {"count": 0},
-        "raw": [[round(step.ms, 4), step.batch, round(step.mean_experts, 4) if step.experts else None, step.context] for step in kept],
+        "raw": [
+            [round(step.ms, 4), step.batch, round(step.mean_experts, 4), round(step.mean_read, 4), step.context] if step.experts else
+            [round(step.ms, 4), step.batch, None, None, step.context]
+            for step in kept
+        ],
     }
 
 
@@ -156,15 +160,18 @@ def prefill(context: Context, server: Server, shape: str) -> dict[str, Any]:
 
 def join(body: dict[str, Any], shape: str, context: Context) -> None:
     """All cells' steps as columns, and the fit."""
-    columns: dict[str, list[Any]] = {"ms": [], "batch": [], "experts": [], "contextTokens": [], "cell": []}
+    columns: dict[str, list[Any]] = {"ms": [], "batch": [], "experts": [], "readExperts": [], "contextTokens": [], "cell": []}
     recorded_steps = sum(cell["steps"] for cell in body["cells"])
     raw = [(index, row) for index, cell in enumerate(body["cells"]) for row in cell["raw"]]
     kept = [raw[index] for index in step_log.thinned(len(raw), MOST_STEPS)]
-    for cell, (ms, batch, experts, tokens) in kept:
-        for name, value in zip(columns, (ms, batch, experts, tokens, cell), strict=True):
-            columns[name].append(value)
-    if any(value is None for value in columns["experts"]):
-        del columns["experts"]
+    if any(row[2] is not None for _, row in kept):  # a few steps at the end of a cell are not counted
+        kept = [(cell, row) for cell, row in kept if row[2] is not None]
+    else:
+        del columns["experts"], columns["readExperts"]
+    for cell, (ms, batch, experts, read, tokens) in kept:
+        values = {"ms": ms, "batch": batch, "experts": experts, "readExperts": read, "contextTokens": tokens, "cell": cell}
+        for name, column in columns.items():
+            column.append(values[name])
     body["steps"] = columns
     body["kept"] = {"recorded": recorded_steps, "kept": len(kept), "how": "evenly spaced, at most 600 of each cell"}
     body["fit"] = fit_of(columns, facts(context.lab.stage, shape, context.is_dry)["layers"])

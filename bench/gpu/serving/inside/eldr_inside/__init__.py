@@ -23,7 +23,7 @@ def register() -> None:
     if wanted.get("steps"):
         from . import recorder
 
-        recorder.install(wanted["steps"], bool(wanted.get("padding")))
+        recorder.install(wanted["steps"])
     if wanted.get("timers"):
         from . import timers
 

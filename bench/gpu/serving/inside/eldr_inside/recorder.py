@@ -1,10 +1,10 @@
-"""Writes a line per step of the engine, [done, scheduled, requests, tokens, context, experts, readExperts]:
+"""Writes a line per step of the engine, [done, planned, requests, tokens, context, experts, readExperts]:
 
-  done, scheduled   seconds since the epoch at which the scheduler got the step's output and planned the step
+  done, planned     seconds since the epoch at which the scheduler got the step's output and planned the step
   requests, tokens  of the step; equal in a step of decode only (without speculation)
   context           tokens in the KV cache, summed over the requests
   experts           distinct experts of each MoE layer, from the plugin; null if it did not count this step
-  readExperts       the same with the padding rows of CUDA graphs, or null
+  readExperts       the same with the padding rows of CUDA graphs
 
 The time between two `done` of a busy engine is what a request's TPOT consists of: scheduler, host, device and
 sampling. Costs some 20 µs of host time per step."""
@@ -17,16 +17,37 @@ import time
 from collections import deque
 from typing import Any
 
-_FLUSH_SECONDS = 0.5
+_FLUSH_SECONDS = 0.4
+# After this time a count that the plugin has not fetched from the device is given up.
+_PATIENCE_SECONDS = 2.0
+
+
+class Row:
+    __slots__ = ("context", "distinct", "done", "planned", "requests", "tokens")
+
+    def __init__(self, planned: float, requests: int, tokens: int, context: int) -> None:
+        self.planned, self.requests, self.tokens, self.context = planned, requests, tokens, context
+        self.done = 0.0
+        self.distinct: Any = None  # the plugin's Fetched: [active, read] of each layer
+
+    def line(self) -> str:
+        values = [] if self.distinct is None or not _is_fetched(self.distinct) else [int(value) for value in self.distinct.array()]
+        counts = (values[::2], values[1::2]) if values else (None, None)
+        row = (round(self.done, 6), round(self.planned, 6), self.requests, self.tokens, self.context, *counts)
+        return json.dumps(row, separators=(",", ":")) + "\n"
+
+
+def _is_fetched(distinct: Any) -> bool:
+    """True once the plugin itself has read the value: this thread must not fetch it at the same time."""
+    return getattr(distinct, "_download", None) is None
 
 
 class Recorder:
     def __init__(self, path: str) -> None:
         self._path = path
-        self._rows: list[list[Any]] = []
-        self._planned: dict[int, list[Any]] = {}  # rows by the identity of their SchedulerOutput
-        self._observed: deque[list[Any]] = deque()  # rows of decode steps that wait for the plugin's count
-        self._counts: deque[tuple[list[Any], int, Any]] = deque()
+        self._planned: dict[int, Row] = {}  # by the identity of their SchedulerOutput
+        self._uncounted: deque[Row] = deque()  # decode steps that the plugin has not counted yet, oldest first
+        self._done: list[Row] = []
         self._lock = threading.Lock()
         threading.Thread(target=self._flush_forever, daemon=True).start()
 
@@ -35,28 +56,26 @@ class Recorder:
         if tokens == 0:
             return
         requests = output.num_scheduled_tokens
-        context = sum(scheduler.requests[rid].num_computed_tokens for rid in requests if rid in scheduler.requests)
-        row = [0.0, time.time(), len(requests), tokens, context, None, None]
+        known = scheduler.requests
+        row = Row(time.time(), len(requests), tokens, sum(known[rid].num_computed_tokens for rid in requests if rid in known))
         self._planned[id(output)] = row
         if tokens == len(requests):
-            self._observed.append(row)
+            self._uncounted.append(row)
+
+    def counted(self, batch: int, distinct: Any) -> None:
+        """A count of the plugin: of the oldest decode step with that batch that has none."""
+        while self._uncounted:
+            row = self._uncounted.popleft()
+            if row.requests == batch:
+                row.distinct = distinct
+                return
 
     def done(self, output: Any) -> None:
         row = self._planned.pop(id(output), None)
-        if row is None:
-            return
-        row[0] = time.time()
-        with self._lock:
-            self._rows.append(row)
-
-    def counted(self, batch: int, distinct: Any, column: int = 5) -> None:
-        """A count of the plugin for the oldest decode step that has none; its batch must be the same."""
-        while self._observed and self._observed[0][2] != batch:
-            self._observed.popleft()
-        if self._observed:
-            row = self._observed[0] if column == 6 else self._observed.popleft()
+        if row is not None:
+            row.done = time.time()
             with self._lock:
-                self._counts.append((row, column, distinct))
+                self._done.append(row)
 
     def _flush_forever(self) -> None:
         while True:
@@ -64,28 +83,25 @@ class Recorder:
             self.flush()
 
     def flush(self) -> None:
+        late = time.time() - _PATIENCE_SECONDS
         with self._lock:
-            counts, self._counts = self._counts, deque()
-            rows, self._rows = self._rows, []  # a step's count comes before its end
-        for row, column, distinct in counts:
-            row[column] = [int(value) for value in distinct.array()]
-        if rows:
+            waits = [row for row in self._done if row.distinct is not None and not _is_fetched(row.distinct) and row.done > late]
+            waiting = set(map(id, waits))
+            ready, self._done = [row for row in self._done if id(row) not in waiting], waits
+        if ready:
             with open(self._path, "a") as file:
-                file.write("".join(json.dumps(_rounded(row), separators=(",", ":")) + "\n" for row in rows))
+                file.write("".join(row.line() for row in ready))
 
 
-def _rounded(row: list[Any]) -> list[Any]:
-    return [round(row[0], 6), round(row[1], 6), *row[2:]]
-
-
-def install(path: str, with_padding: bool) -> None:
+def install(path: str) -> None:
+    from eldr_vllm.metrics import Tally
     from vllm.v1.core.sched.scheduler import Scheduler
 
     if getattr(Scheduler, "_eldr_recorder", None) is not None:
         return
     recorder = Recorder(path)
     Scheduler._eldr_recorder = recorder
-    schedule, update = Scheduler.schedule, Scheduler.update_from_output
+    schedule, update, add = Scheduler.schedule, Scheduler.update_from_output, Tally.add
 
     def scheduled(self: Any, *args: Any, **kwargs: Any) -> Any:
         output = schedule(self, *args, **kwargs)
@@ -96,31 +112,8 @@ def install(path: str, with_padding: bool) -> None:
         recorder.done(scheduler_output)
         return update(self, scheduler_output, *args, **kwargs)
 
-    Scheduler.schedule, Scheduler.update_from_output = scheduled, updated
-    _listen_to_plugin(recorder, with_padding)
-
-
-def _listen_to_plugin(recorder: Recorder, with_padding: bool) -> None:
-    from eldr_vllm.metrics import Tally
-
-    add = Tally.add
-
     def added(self: Any, batch: int, distinct: Any) -> None:
         recorder.counted(batch, distinct)
         add(self, batch, distinct)
 
-    Tally.add = added
-    if not with_padding:
-        return
-    from eldr_vllm.capture import Capture
-    from vllm.forward_context import get_forward_context
-
-    distinct = Capture.distinct
-
-    def with_rows_of_padding(self: Any, tokens: int) -> Any:
-        rows = getattr(getattr(get_forward_context(), "batch_descriptor", None), "num_tokens", None)
-        if rows is not None:
-            recorder.counted(tokens, distinct(self, max(tokens, int(rows))), 6)
-        return distinct(self, tokens)
-
-    Capture.distinct = with_rows_of_padding
+    Scheduler.schedule, Scheduler.update_from_output, Tally.add = scheduled, updated, added
