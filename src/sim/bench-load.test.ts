@@ -1,8 +1,10 @@
 import { describe, expect, it } from 'vitest'
-import { createRandom } from '../math/random.ts'
-import { createArrivals } from './arrivals.ts'
-import { type BenchLoad, benchRun } from './bench-load.ts'
+import { type BenchLoad, benchArrivals, benchRun } from './bench-load.ts'
+import { jsq } from '../policy/jsq.ts'
+import { loadProfile } from '../cost/profile-file.ts'
 import { replayOf } from './replay.ts'
+import { simulate } from './simulate.ts'
+import { parseTopology } from './topology.ts'
 
 const replay = replayOf({
   layers: 1,
@@ -26,7 +28,7 @@ const load: BenchLoad = {
 
 describe('the load of a bench run', () => {
   const { workload, requests, measured } = benchRun(load, poisson(20), replay, 11)
-  const arrive = createArrivals(poisson(20), createRandom(11).fork(1)) // as bench-plan.ts does
+  const arrive = benchArrivals(poisson(20), 11)
   const times = Array.from({ length: requests + 1 }, arrive)
 
   it('has the requests that eldr bench sends at this rate and seed, and counts the same ones', () => {
@@ -43,6 +45,27 @@ describe('the load of a bench run', () => {
     expect(Array.from(promptTokens.slice(0, 4))).toEqual([40, 10, 30, 40])
     // One more than the prompt asks for: the decode worker generates all of them.
     expect(Array.from(outputTokens.slice(0, 4))).toEqual([201, 211, 221, 201])
+  })
+
+  it('arrives in the simulator at the same times, and steps after the counted part are not measured', async () => {
+    const profile = await loadProfile('h200-first')
+    const stepsUs: number[] = []
+    const { result } = simulate({
+      ...benchRun(load, poisson(20), replay, 11),
+      seed: 11,
+      replay,
+      profile,
+      topology: parseTopology('2D'),
+      decodePolicy: jsq(),
+      onStep: (_, __, nowUs) => stepsUs.push(nowUs),
+    })
+    expect(stepsUs[0]).toBe(times[0]) // a step begins with the first arrival
+    expect(result.allRequests).toBe(requests)
+    expect(result.requests).toBe(requests - measured.first)
+    expect(result.spanSeconds).toBeCloseTo((7e6 - times[measured.first]!) / 1e6, 9)
+    expect(Math.max(...stepsUs)).toBeGreaterThan(7e6)
+    const counted = result.activeByBatch.reduce((sum, one) => sum + one.steps, 0)
+    expect(counted).toBeLessThan(stepsUs.filter(us => us >= times[measured.first]! - 1e5).length)
   })
 
   it('has one list per seed, starting over', () => {

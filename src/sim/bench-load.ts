@@ -5,7 +5,7 @@
  */
 import { EldrError } from '../errors.ts'
 import { createRandom } from '../math/random.ts'
-import { type ArrivalSpec, createArrivals } from './arrivals.ts'
+import { type Arrivals, type ArrivalSpec, createArrivals } from './arrivals.ts'
 import type { Replay } from './replay.ts'
 import type { MeasuredPart } from './simulate.ts'
 import type { WorkloadSpec } from './workload.ts'
@@ -35,12 +35,17 @@ export interface BenchRun {
   readonly measured: MeasuredPart
 }
 
-/** Random stream of arrivals, in `eldr bench` as in the simulator. */
+/** Random stream of arrivals: that of the simulator, so that both have the same times. */
 const ARRIVALS = 1
+
+/** When `eldr bench` sends its requests. */
+export function benchArrivals(spec: ArrivalSpec, seed: number): Arrivals {
+  return createArrivals(spec, createRandom(seed).fork(ARRIVALS))
+}
 
 export function benchRun(load: BenchLoad, arrivals: ArrivalSpec, replay: Replay, seed: number): BenchRun {
   const list = load.prompts[(seed - load.firstSeed) % load.prompts.length]!
-  const next = createArrivals(arrivals, createRandom(seed).fork(ARRIVALS))
+  const next = benchArrivals(arrivals, seed)
   const [warmUpUs, endUs] = [load.warmUpSeconds * 1e6, (load.warmUpSeconds + load.seconds) * 1e6]
   const times: number[] = []
   for (let timeUs = next(); timeUs <= endUs; timeUs = next()) times.push(timeUs)
