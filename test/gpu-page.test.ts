@@ -94,9 +94,9 @@ describe('the page of results', () => {
 
   it('compares served changes with predicted ones, in points', () => {
     const page = predicted(-0.12)
-    expect(page).toContain('**3 of 3 changes are within 3 points of the served ones**')
+    expect(page).toContain('**2 of 2 changes of TPOT are within 3 points of the served ones**')
     expect(page).toMatch(/\| eldr \| TPOT p50 \| −10\.0\s±\s2\.5\s% \| −12\.0\s±\s0\.0\s% \| −2\.0 \|/)
-    expect(predicted(-0.2)).toContain('**1 of 3 changes are within 3 points')
+    expect(predicted(-0.2)).toContain('**0 of 2 changes of TPOT are within 3 points')
   })
 
   it('refuses a prediction that was changed afterwards, or is missing', () => {
@@ -110,12 +110,37 @@ describe('the page of results', () => {
     const values = [envelope('profile', 'profile-wide', { profile: { steps } })]
     const page = pageOf(values)
     // 6 layers of 47.2 MB in 60 µs
-    expect(page).toMatch(/\| one, alone \| 3,000 \| 0\.0600 ± 0\.0000 \| 0\.50 ± 0\.00 \| 1\.00 \| 4\.72 \|/)
+    expect(page).toMatch(
+      /\| one, alone \| 3,000 steps \| 0\.0600 ± 0\.0000 \| 0\.50 \| none \| 1\.00 \| 4\.72 \|/,
+    )
     const figure = stepFigure(values.map(value => parseServedResult('profile-wide.json', value)!))!
     expect(figure).toMatch(/^<svg xmlns=/)
     expect(figure).toContain('one, alone: 0.060 ms per expert.')
     expect(figure).toContain('class="dots"')
     expect(figure.length).toBeLessThan(100_000)
+  })
+
+  it('says how engines share the GPU, from their own experts and those of all', () => {
+    const page = (ownSlope: number) => {
+      const runs = [0, 1, 2].flatMap(round =>
+        ['jsq', 'eldr'].map((policy, at) => {
+          const mean = 36 + 2 * round + 3 * at
+          const experts = Array.from({ length: 40 }, (_, i) => mean + (i % 9) - 4)
+          const ms = experts.map(own => 2 + 0.24 * mean + ownSlope * (own - mean))
+          return { ...runOf(policy, round, 2 + 0.24 * mean, mean), steps: { ms, experts, batch: experts } }
+        }),
+      )
+      return pageOf([servedResult({ runs })])
+    }
+    expect(page(0.06)).toContain(
+      'a share of 0.25. Taking turns layer by layer gives 0.25, equal bandwidth 1.00: they take turns',
+    )
+    expect(page(0.24)).toContain(
+      'a share of 1.00. Taking turns layer by layer gives 0.25, equal bandwidth 1.00: they share bandwidth',
+    )
+    expect(page(0.06)).toMatch(
+      /\| 4 engines \| 6 runs \| 0\.2400 ± 0\.0000 \| 2\.00 \| none \| 1\.00 \| 4\.72 \|/,
+    )
   })
 
   it('shows a served profile beside the one in plain torch', async () => {

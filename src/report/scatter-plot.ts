@@ -176,7 +176,7 @@ function slices(points: readonly ScatterPoint[], { x, y }: Cartesian): readonly 
 function line({ group, from, to }: ScatterLine, { x, y }: Cartesian): Markup[] {
   const d = `M${short(x.at(from.x))} ${short(y.at(from.y))}L${short(x.at(to.x))} ${short(y.at(to.y))}`
   return [
-    element('path', { fill: 'none', stroke: 'var(--surface)', 'stroke-width': 5, d }),
+    element('path', { fill: 'none', stroke: 'var(--surface)', 'stroke-width': 3.5, d }),
     element('path', { class: 'line', stroke: groupColour(group), d }),
   ]
 }

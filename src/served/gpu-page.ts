@@ -109,9 +109,11 @@ function modelSection(results: readonly ServedResult[]): string[] {
   return [
     '## The widened model',
     `Random weights have no locality, and the machine had no network to download a model. So tiny6, the small model that ships with ELDR, is widened without changing its function: hidden size ${fixed(hidden, 0)} and expert width ${fixed(expertWidth, 0)}${size}, ${layers} layers of ${experts} experts, top ${topK}. The added weights are zeros, and norms are scaled so that logits stay the same. Its gates choose experts as they were trained to.`,
-    '- **It is**: a real engine, real kernels and a scheduler under load, the routing of a trained model, and per layer the weight traffic of a large one.',
-    '- **It is not**: a large model. It has few layers, so the host takes a larger share of a step. It was trained on little text, so its experts are not those of a model that people use. Attention and the dense parts are small.',
-    '- **Several engines share one GPU**: each slows the others, so a time per token is nearly the sum of their steps. On GPUs of their own they would be faster and the host’s share larger.',
+    [
+      '- **It is**: a real engine, real kernels and a scheduler under load, the routing of a trained model, and per layer the weight traffic of a large one.',
+      '- **It is not**: a large model. It has few layers, so the host takes a larger share of a step. It was trained on little text, so its experts are not those of a model that people use. Attention and the dense parts are small.',
+      '- **Several engines share one GPU**: each slows the others, so a time per token is nearly the sum of their steps. On GPUs of their own they would be faster and the host’s share larger.',
+    ].join('\n'),
   ]
 }
 

@@ -18,6 +18,11 @@ export function loadInWords({ served: { decoders, rate, targetBatch } }: ServedE
   return `${many(decoders, 'decode engine')}, ${fixed(rate, Number.isInteger(rate) ? 0 : 1)} requests per second${batch}`
 }
 
+/** `4 engines, 17/s`, for a column. */
+export function shortLoad({ served: { decoders, rate } }: ServedExperiment): string {
+  return `${many(decoders, 'engine')}, ${rate}/s`
+}
+
 export function policySection(experiments: readonly ServedExperiment[]): string[] {
   if (experiments.length === 0) return []
   return [

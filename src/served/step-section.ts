@@ -1,10 +1,11 @@
 /** Section of docs/evidence/gpu.md on the time of a step against its distinct experts, and its figure. */
-import { type LinearFit, leastSquares } from '../math/least-squares.ts'
+import { leastSquares } from '../math/least-squares.ts'
 import { figureOf } from '../report/figure.ts'
 import { markdownTable } from '../report/markdown-table.ts'
-import { fixed, many, whole } from '../report/numbers.ts'
-import { type ScatterPoint, scatterPlot, thinned } from '../report/scatter-plot.ts'
+import { fixed, many } from '../report/numbers.ts'
+import { type ScatterLine, type ScatterPoint, scatterPlot, thinned } from '../report/scatter-plot.ts'
 import { studentT } from '../sim/confidence.ts'
+import { type KneeFit, kneeFit } from './knee-fit.ts'
 import { completeRuns, type ResultOf, type ServedResult, type ServedSteps } from './result-file.ts'
 
 export const STEP_FIGURE = 'gpu-steps.svg'
@@ -18,7 +19,9 @@ interface StepGroup {
   readonly engines: number
   readonly experts: readonly number[]
   readonly ms: readonly number[]
-  readonly fit: LinearFit
+  readonly fit: KneeFit
+  /** Several engines: ms per expert of an engine's own, within a run. */
+  readonly own?: number
 }
 
 export function stepSection(results: readonly ServedResult[]): string[] {
@@ -27,24 +30,40 @@ export function stepSection(results: readonly ServedResult[]): string[] {
   return [
     '## Step time and distinct experts, GPU-served',
     `![Time of a decode step by distinct experts](../pictures/${STEP_FIGURE})`,
-    'Steps that vLLM ran, from the start of one to the start of the next. The line is an ordinary regression over all recorded steps; the figure shows some of them. *Bandwidth*: bytes of one more expert in every layer of every engine, divided by the time that it adds to a step.',
+    'Steps that vLLM ran, from the end of one to the end of the next; the figure shows some of them. An engine alone: a regression over all recorded steps. Below the *knee* the host takes longer than the device, and experts cost nothing. Several engines: a regression of the mean time over the mean experts of whole runs, in which all engines change together. *Bandwidth*: bytes of one more expert in every layer of every engine, divided by the time that it adds to a step.',
     markdownTable(
-      ['engines on the GPU', 'steps', 'ms per expert', 'ms at 0 experts', 'r²', 'bandwidth TB/s'],
+      ['engines on the GPU', 'points', 'ms per expert', 'ms at 0 experts', 'knee', 'r²', 'bandwidth TB/s'],
       1,
       groups.map(({ label, engines, model, fit }) => {
-        const [intercept, slope] = [fit.coefficients[0]!, fit.coefficients[1]!]
-        const t = studentT(fit.count - 2)
+        const { slope, slopeError, intercept, knee, r2, count } = fit
         const bytes = engines * model.layers * (model.bytesPerExpert ?? NaN)
         return [
           label,
-          whole(fit.count),
-          `${fixed(slope, 4)} ± ${fixed(t * fit.errors[1]!, 4)}`,
-          `${fixed(intercept, 2)} ± ${fixed(t * fit.errors[0]!, 2)}`,
-          fixed(fit.r2, 2),
+          many(count, engines === 1 ? 'step' : 'run'),
+          `${fixed(slope, 4)} ± ${fixed(studentT(count - 2) * slopeError, 4)}`,
+          fixed(intercept, 2),
+          knee === undefined ? 'none' : `${fixed(knee.x, 0)} experts, ${fixed(knee.level, 2)} ms`,
+          fixed(r2, 2),
           fixed(bytes / (slope * 1e-3) / 1e12, 2),
         ]
       }),
     ),
+    ...groups.flatMap(sharingInWords),
+  ]
+}
+
+/**
+ * Engines that take turns wait for the experts of all; engines with equal bandwidth pay for their own alone, K
+ * times. So the effect of an engine's own experts within a run, divided by that of all engines' experts, is 1/K
+ * or 1.
+ */
+function sharingInWords({ engines, fit, own }: StepGroup): string[] {
+  if (own === undefined) return []
+  const share = own / fit.slope
+  const rule =
+    share < (1 + 1 / engines) / 2 ? 'they take turns (`layer`)' : 'they share bandwidth (`bandwidth`)'
+  return [
+    `How ${engines} engines share the GPU: one more expert of its own adds ${fixed(own, 3)} ms to an engine's step, one more of every engine ${fixed(fit.slope, 3)} ms, a share of ${fixed(share, 2)}. Taking turns layer by layer gives ${fixed(1 / engines, 2)}, equal bandwidth 1.00: ${rule}.`,
   ]
 }
 
@@ -54,7 +73,7 @@ export function stepFigure(results: readonly ServedResult[]): string | undefined
   if (groups.length === 0) return undefined
   const title = 'Time of a decode step by distinct experts'
   const description = groups
-    .map(({ label, fit }) => `${label}: ${fixed(fit.coefficients[1], 3)} ms per expert.`)
+    .map(({ label, fit }) => `${label}: ${fixed(fit.slope, 3)} ms per expert.`)
     .join(' ')
   const points: ScatterPoint[] = groups.flatMap(({ experts, ms }, group) =>
     experts.map((x, i) => ({ x, y: ms[i]!, group })),
@@ -64,52 +83,92 @@ export function stepFigure(results: readonly ServedResult[]): string | undefined
     title,
     description,
     x: { label: 'distinct experts of a step, mean over the layers' },
-    y: { label: 'time of the step, ms' },
+    y: { label: 'time of the step, ms', from: 0 },
     points: thinned(points, MAX_POINTS),
-    lines: groups.map(({ experts, fit }, group) => {
-      const [low, high] = [minOf(experts), maxOf(experts)]
-      const at = (x: number) => ({ x, y: fit.coefficients[0]! + fit.coefficients[1]! * x })
-      return { group, from: at(low), to: at(high) }
-    }),
+    lines: groups.flatMap(({ experts, fit }, group) => linesOf(fit, minOf(experts), maxOf(experts), group)),
   })
   return figureOf({ title, description, legend: groups.map(({ label }) => label), body })
 }
 
-/** One engine alone first, then several, in ascending number. */
+function linesOf(
+  { slope, intercept, knee }: KneeFit,
+  low: number,
+  high: number,
+  group: number,
+): ScatterLine[] {
+  const at = (x: number) => ({ x, y: intercept + slope * x })
+  if (knee === undefined) return [{ group, from: at(low), to: at(high) }]
+  const bend = { x: knee.x, y: knee.level }
+  return [
+    { group, from: { x: low, y: knee.level }, to: bend },
+    { group, from: bend, to: at(high) },
+  ]
+}
+
+/** One engine alone first, then several, in ascending number; of the model that the policies were run with. */
 function stepGroups(results: readonly ServedResult[]): StepGroup[] {
-  const served = results
-    .filter((result): result is ResultOf<'served'> => result.kind === 'served')
-    .flatMap(result =>
-      completeRuns(result).flatMap(({ steps }) =>
-        steps === undefined ? [] : [{ model: result.model, engines: result.served.decoders, steps }],
-      ),
-    )
-  // Other shapes have other experts: the figure is of the model that the policies were run with.
+  const served = results.filter((result): result is ResultOf<'served'> => result.kind === 'served')
   const shape = [...served, ...results][0]?.model.name
   const alone = results
     .filter((result): result is ResultOf<'profile'> => result.kind === 'profile')
-    .filter(({ model }) => model.name === shape)
-    .map(({ model, profile }) => ({ model, engines: profile.engines ?? 1, steps: profile.steps }))
-  const all = [...alone, ...served]
-  const counts = [...new Set(all.map(({ engines }) => engines))].sort((a, b) => a - b)
-  return counts.flatMap(engines => {
-    const own = all.filter(one => one.engines === engines)
-    const column = (name: 'experts' | 'ms') => own.flatMap(({ steps }) => usual(steps)[name])
-    const [experts, ms] = [column('experts'), column('ms')]
-    if (experts.length < 20) return []
-    const fit = leastSquares([experts.map(() => 1), experts], ms)
-    return [
-      {
-        label: engines === 1 ? 'one, alone' : many(engines, 'engine'),
-        model: own[0]!.model,
-        engines,
-        experts,
-        ms,
-        fit,
-      },
-    ]
-  })
+    .filter(({ model, profile }) => model.name === shape && (profile.engines ?? 1) === 1)
+  const counts = [...new Set(served.map(one => one.served.decoders))].sort((a, b) => a - b)
+  return [
+    ...(alone.length === 0 ? [] : [aloneGroup(alone)]),
+    ...counts.flatMap(engines => sharedGroup(served.filter(one => one.served.decoders === engines))),
+  ]
 }
+
+function aloneGroup(results: readonly ResultOf<'profile'>[]): StepGroup {
+  const steps = results.map(({ profile }) => usual(profile.steps))
+  const [experts, ms] = [steps.flatMap(one => one.experts), steps.flatMap(one => one.ms)]
+  const { model } = results[0]!
+  return { label: 'one, alone', model, engines: 1, experts, ms, fit: kneeFit(experts, ms) }
+}
+
+/** Runs needed for their line. */
+const MIN_RUNS = 6
+
+function sharedGroup(results: readonly ResultOf<'served'>[]): StepGroup[] {
+  const runs = results.flatMap(completeRuns)
+  const steps = runs.flatMap(run => (run.steps === undefined ? [] : [usual(run.steps)]))
+  if (runs.length < MIN_RUNS || steps.length === 0) return []
+  const means = { x: runs.map(run => run.together.experts), y: runs.map(run => run.tpotMs.mean) }
+  const line = leastSquares([means.x.map(() => 1), means.x], means.y)
+  const { model, served } = results[0]!
+  return [
+    {
+      label: many(served.decoders, 'engine'),
+      model,
+      engines: served.decoders,
+      experts: steps.flatMap(one => one.experts),
+      ms: steps.flatMap(one => one.ms),
+      fit: {
+        slope: line.coefficients[1]!,
+        slopeError: line.errors[1]!,
+        intercept: line.coefficients[0]!,
+        r2: line.r2,
+        count: line.count,
+      },
+      own: slopeWithin(steps),
+    },
+  ]
+}
+
+/** Slope over the steps of a run, each relative to the means of its run. */
+function slopeWithin(runs: readonly { readonly experts: number[]; readonly ms: number[] }[]): number {
+  let [products, squares] = [0, 0]
+  for (const { experts, ms } of runs) {
+    const [meanExperts, meanMs] = [meanOf(experts), meanOf(ms)]
+    experts.forEach((value, i) => {
+      products += (value - meanExperts) * (ms[i]! - meanMs)
+      squares += (value - meanExperts) ** 2
+    })
+  }
+  return products / squares
+}
+
+const meanOf = (values: readonly number[]) => values.reduce((a, b) => a + b, 0) / values.length
 
 /** Without steps of more than twice the median time, in which the engine paused. */
 function usual({ experts, ms }: ServedSteps): { readonly experts: number[]; readonly ms: number[] } {
