@@ -118,6 +118,7 @@ def environment_of(engine: Engine, stage: Stage, device: DeviceName, nixl_port: 
         "VLLM_CACHE_ROOT": str(stage.root / "vllm-cache"),
         "VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1",
         "VLLM_NIXL_SIDE_CHANNEL_PORT": str(nixl_port),
+        "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "300",
         "OMP_NUM_THREADS": "1",
     }
     env |= on_cpu() if device == "cpu" else on_gpu(stage)

@@ -21,18 +21,21 @@ class Client:
         """Milliseconds and the response of a greedy completion."""
         body = {"model": "model", "prompt": prompt, "max_tokens": max_tokens, "temperature": 0, "ignore_eos": True, **more}
         data = json.dumps(body).encode()
-        began = time.perf_counter()
         try:
-            self._connection.request("POST", "/v1/completions", data, {"content-type": "application/json"})
-            response = self._connection.getresponse()
-            text = response.read()
-        except (OSError, http.client.HTTPException):
+            ms, status, text = self._exchange(data)
+        except (BrokenPipeError, ConnectionResetError, http.client.RemoteDisconnected):  # closed while it was idle
             self._connection.close()
-            raise
-        ms = 1000 * (time.perf_counter() - began)
-        if response.status != 200:
-            raise ServerFailed(f"{self.server.name}: HTTP {response.status} {text[:800].decode(errors='replace')}")
+            ms, status, text = self._exchange(data)
+        if status != 200:
+            raise ServerFailed(f"{self.server.name}: HTTP {status} {text[:800].decode(errors='replace')}")
         return ms, json.loads(text)
+
+    def _exchange(self, data: bytes) -> tuple[float, int, bytes]:
+        began = time.perf_counter()
+        self._connection.request("POST", "/v1/completions", data, {"content-type": "application/json"})
+        response = self._connection.getresponse()
+        text = response.read()
+        return 1000 * (time.perf_counter() - began), response.status, text
 
 
 def prefill_leg(prefill: Client, decode: Client, prompt: list[int]) -> tuple[float, float, dict[str, Any] | None]:
