@@ -83,7 +83,9 @@ def worker_of(vllm_config: Any, kv_cache_config: Any, config: Config, kv_caches:
     if store is not None:
         tally.once("store_bytes", store.nbytes + (0 if recorder is None else recorder.nbytes))
     for row, layer in enumerate(routed):
-        layer.router.set_capture_fn(capture.hook(row))
+        layer.bind(capture.hook(row), capture.fail)
+    if any(layer.experts is not None for layer in routed):
+        log.info("the MoE kernel does not report its choice: routers choose again from the same logits")
     if config.metrics:
         log.info("observing decode steps of %d MoE layers", len(layers))
     return Worker(stage, layers, capture, None, tally)

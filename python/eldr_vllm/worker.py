@@ -31,8 +31,9 @@ class Worker:
             return
         try:
             capture.begin()
-            capture.store.reset(meta.fresh)
-            capture.store.copy(meta.copies)
+            if meta.fresh or meta.copies:
+                capture.store.reset(meta.fresh)
+                capture.store.copy(meta.copies)
         except Exception as error:
             capture.fail("preparing a step", error)
 

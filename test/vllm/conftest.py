@@ -12,7 +12,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 import servers
 import summary
 
-
 # vLLM's CPU build chooses its kernels by these.
 CPU_FEATURES = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile", "amx_bf16", "amx_int8")
 
