@@ -26,8 +26,6 @@ class Config:
     store: Form | None = None
     # Store what calibration requests need, even if another form of the store is smaller.
     record: bool = False
-    # Log the host time of the connector's calls, to find what a hand-off costs.
-    timings: bool = False
     placement: str | None = None
     cluster: int | None = None
 
@@ -43,7 +41,7 @@ def config_of(extra: Mapping[str, Any] | None, role: str) -> Config:
     consumer = role == "kv_consumer"
     given.setdefault("capture", not consumer)
     given.setdefault("metrics", consumer)
-    for key in ("capture", "metrics", "record", "timings"):
+    for key in ("capture", "metrics", "record"):
         _check(key, given.get(key, False), isinstance(given.get(key, False), bool), "true or false")
     every = given.get("metrics_every", 1)
     _check("metrics_every", every, _whole(every) and every >= 1, "a whole number from 1")

@@ -22,7 +22,6 @@ from .config import config_of
 from .handoff import HandOffs
 from .messages import EMPTY_STEP, StepCounts, StepMeta
 from .stats import EldrPromMetrics, EldrStats
-from .timings import Timings
 from .worker import Worker
 
 KVConnectorMetadata.register(StepMeta)
@@ -31,10 +30,6 @@ KVConnectorWorkerMetadata.register(StepCounts)
 P = ParamSpec("P")
 R = TypeVar("R")
 Method = Callable[Concatenate["EldrConnector", P], R]
-
-
-_SCHEDULER_CALLS = ("on_new_request", "get_num_new_matched_tokens", "update_state_after_alloc", "build_connector_meta", "request_finished")
-_WORKER_CALLS = ("bind_connector_metadata", "wait_for_save", "build_connector_worker_meta")
 
 
 def guarded(default: Any = None) -> Callable[[Method[P, R]], Method[P, R]]:
@@ -62,15 +57,10 @@ class EldrConnector(KVConnectorBase_V1, SupportsHMA):
         self._hand_offs: HandOffs | None = None
         self._worker: Worker | None = None
         self._settled = True
-        self._timings = Timings() if self.config.timings else None
         if role == KVConnectorRole.SCHEDULER:
             self._hand_offs = start.hand_offs_of(vllm_config, kv_cache_config, self.config, vllm.__version__)
         else:
             placement.require(self.config)
-        if self._timings is not None:
-            self._timings.watch(self, *_SCHEDULER_CALLS if role == KVConnectorRole.SCHEDULER else _WORKER_CALLS)
-            if self._hand_offs is not None:
-                self._timings.watch(self._hand_offs, "_take", "_fill")
 
     @property
     def requires_kv_delivery(self) -> bool:
@@ -141,10 +131,7 @@ class EldrConnector(KVConnectorBase_V1, SupportsHMA):
     def update_connector_output(self, connector_output: Any) -> None:
         if self._hand_offs is not None:
             counts = connector_output.kv_connector_worker_meta
-            waiting = self._hand_offs.waiting
             self._hand_offs.received(counts if isinstance(counts, StepCounts) else None)
-            if self._timings is not None:
-                self._timings.step_ended(waiting)
 
     # ---- worker ----------------------------------------------------------------------------------
 
@@ -193,11 +180,6 @@ class EldrConnector(KVConnectorBase_V1, SupportsHMA):
             return None
         self._settle()
         return self._worker.answer(meta)
-
-    def clear_connector_metadata(self) -> None:
-        if self._timings is not None and self._connector_metadata is not None:
-            self._timings.step_ended(len(self._connector_metadata.ends))
-        super().clear_connector_metadata()
 
     # ---- metrics ---------------------------------------------------------------------------------
 

@@ -129,11 +129,6 @@ class HandOffs:
 
     # ---- after the step --------------------------------------------------------------------------
 
-    @property
-    def waiting(self) -> int:
-        """Finished requests whose hand-off is not filled yet."""
-        return len(self._waiting)
-
     def finished(self, request: Any, aborted: bool) -> dict[str, Any] | None:
         """Returns the `kv_transfer_params` of the response; filled at once if the counts are available,
         otherwise in `received`."""

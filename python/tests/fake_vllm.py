@@ -30,9 +30,6 @@ class Base(ABC):  # noqa: B024 - as in vLLM
     def bind_connector_metadata(self, metadata: Any) -> None:
         self._connector_metadata = metadata
 
-    def clear_connector_metadata(self) -> None:
-        self._connector_metadata = None
-
 
 @dataclass
 class Stats:
