@@ -1,12 +1,17 @@
 /** docs/evidence/gpu.md: the committed page, and what synthetic results make of it. */
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
-import { describe, expect, it } from 'vitest'
+import { execFileSync } from 'node:child_process'
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterAll, describe, expect, it } from 'vitest'
+import { loadProfile } from '../src/cost/profile-file.ts'
 import { type GpuEvidence, gpuPage } from '../src/served/gpu-page.ts'
 import { parsePrediction } from '../src/served/prediction.ts'
 import { readEvidence } from '../src/served/read-evidence.ts'
 import { parseServedResult } from '../src/served/result-file.ts'
 import { profileText, servedProfile } from '../src/served/served-profile.ts'
 import { STEP_FIGURE, stepFigure } from '../src/served/step-section.ts'
+import { temporaryFolder } from './trace-support.ts'
 import { envelope, predictionOf, runOf, servedResult, stepsOf } from './served-support.ts'
 
 const root = new URL('../', import.meta.url)
@@ -37,6 +42,39 @@ describe('docs/evidence/gpu.md', () => {
   it('has results without absolute paths', () => {
     for (const name of existsSync(results) ? readdirSync(results).filter(file => file.endsWith('.json')) : [])
       expect(readFileSync(new URL(name, results), 'utf8')).not.toMatch(/"\/(?!v1)[\w.-]+\/|[A-Z]:\\/)
+  })
+})
+
+describe('scripts/served-profile.mjs', () => {
+  const folder = temporaryFolder()
+  afterAll(() => folder.remove())
+  const script = fileURLToPath(new URL('scripts/served-profile.mjs', root))
+  const run = (...args: string[]) =>
+    execFileSync(process.execPath, [script, ...args], { encoding: 'utf8', stdio: 'pipe' })
+  const steps = stepsOf((batch, experts) => Math.max(3_000, 500 + 5 * batch + 60 * experts), { noise: 0.02 })
+  const save = (change: object = {}) => {
+    const file = join(folder.path, 'profile-wide.json')
+    writeFileSync(
+      file,
+      JSON.stringify({ ...envelope('profile', 'profile-wide', { profile: { steps } }), ...change }),
+    )
+    return file
+  }
+
+  it('writes a profile that simulations can load', async () => {
+    const out = join(folder.path, 'served.json')
+    expect(run(save(), '--base', 'h200-first', '--out', out)).toMatch(
+      /^h200-served-wide: 3000 steps, error 0\.\d % median, .* bound by the host\n$/,
+    )
+    expect((await loadProfile(out)).decode.host).toMatchObject({ overlaps: true })
+  })
+
+  it('takes the result of a rehearsal only if asked to', () => {
+    const dry = save({ status: 'dry' })
+    const args = [dry, '--base', 'h200-first', '--out', join(folder.path, 'dry.json')]
+    expect(() => run(...args)).toThrow('status')
+    expect(run(...args, '--dry')).toContain('3000 steps')
+    expect(() => run(dry, '--dry')).toThrow('--dry needs --out')
   })
 })
 
@@ -144,7 +182,6 @@ describe('the page of results', () => {
   })
 
   it('shows a served profile beside the one in plain torch', async () => {
-    const { loadProfile } = await import('../src/cost/profile-file.ts')
     const torch = await loadProfile('h200-qwen3-30b-a3b')
     const steps = stepsOf((batch, experts) => 5_000 + 10 * batch + 160 * experts)
     const value = envelope('profile', 'profile-qwen3-30b-a3b', { profile: { steps } })

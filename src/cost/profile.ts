@@ -68,7 +68,7 @@ export interface HostCost {
 export interface DeviceSharing {
   /** They take turns layer by layer, or all get the same bandwidth. */
   readonly by: 'layer' | 'bandwidth'
-  /** Device parts that run at full speed together. 1: a step alone uses the whole device; 1.25: 80 % of it. */
+  /** Equal device parts that run at full speed together. 1: one alone uses the whole device; 1.25: 80 % of it. */
   readonly capacity: number
 }
 
