@@ -178,11 +178,15 @@ def own_rows(dp_rank: int, rows: int) -> tuple[int, int]:
 
 
 def padding_runs() -> bool:
-    """Whether the running step's kernels compute the rows that pad it to the size of a graph. vLLM skips them
-    only with VLLM_MOE_SKIP_PADDING, and only where its model runner marks them: in 0.26 runner V2 alone."""
+    """Whether the running step's kernels compute the experts that its routers report for rows of padding. vLLM
+    skips padding with VLLM_MOE_SKIP_PADDING where its model runner marks it. In 0.26 (runner V2 only, off by
+    default) it does so after the routers; later ones (on by default) let the routers report −1 instead."""
     from vllm import envs
     from vllm.forward_context import get_forward_context
+    from vllm.model_executor.layers.fused_moe.router import fused_topk_router
 
+    if hasattr(fused_topk_router, "_get_padding_mask"):
+        return True
     return not (getattr(envs, "VLLM_MOE_SKIP_PADDING", False) and getattr(get_forward_context(), "is_padding", None) is not None)
 
 
