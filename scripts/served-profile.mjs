@@ -1,19 +1,28 @@
 // Fits a cost profile to the recorded steps of a served engine (kind `profile` of bench/gpu/serving):
-//   npm run build && node scripts/served-profile.mjs RESULT.json [--base NAME] [--out FILE] [--dry]
+//   npm run build && node scripts/served-profile.mjs RESULT.json [--base NAME] [--out FILE] [--dry] [--dist FOLDER]
 // --base: shipped profile, or a path, whose prefill and KV cache are taken if the result has none. Without --out
 // the profile is written to profiles/ under its own name. --dry accepts the result of a rehearsal without a GPU,
-// and needs --out.
+// and needs --out. --dist: the built project (default: that of this checkout).
 import { readFileSync, writeFileSync } from 'node:fs'
-import { basename } from 'node:path'
+import { basename, resolve } from 'node:path'
+import { pathToFileURL } from 'node:url'
 import { parseArgs } from 'node:util'
-import { loadProfile } from '../dist/cost/profile-file.js'
-import { parseServedResult } from '../dist/served/result-file.js'
-import { profileText, servedProfile } from '../dist/served/served-profile.js'
 
 const { values: flags, positionals } = parseArgs({
   allowPositionals: true,
-  options: { base: { type: 'string' }, out: { type: 'string' }, dry: { type: 'boolean' } },
+  options: {
+    base: { type: 'string' },
+    out: { type: 'string' },
+    dry: { type: 'boolean' },
+    dist: { type: 'string' },
+  },
 })
+const dist =
+  flags.dist === undefined ? new URL('../dist/', import.meta.url) : pathToFileURL(`${resolve(flags.dist)}/`)
+const from = path => import(new URL(path, dist))
+const { loadProfile } = await from('cost/profile-file.js')
+const { parseServedResult } = await from('served/result-file.js')
+const { profileText, servedProfile } = await from('served/served-profile.js')
 const [file] = positionals
 if (file === undefined) throw new Error('expected the result of a profile step')
 if (flags.dry === true && flags.out === undefined) throw new Error('--dry needs --out')

@@ -65,6 +65,7 @@ function resultOf(
   return {
     ...settings,
     ...(load && {
+      requests: undefined, // the load says how many
       load: {
         ...load,
         prompts: load.prompts.map(({ file, requests }) => ({ file, prompts: requests.length })),

@@ -35,7 +35,9 @@ def servers_of(context: Context) -> list[Engine]:
 
 def run(context: Context) -> None:
     lab, paths = context.lab, files(context)
-    steps, limit = (8, ["--limit", "40"]) if context.is_dry else (128, [])
+    # The evaluation is replayed by the step `predict`: as many steps as a response has tokens.
+    steps = {"calibration": 8, "evaluation": 8} if context.is_dry else {"calibration": 128, "evaluation": 256}
+    limit = ["--limit", "40"] if context.is_dry else []
     settings = {"steps": steps, "temperature": TEMPERATURE, "decoders": list(DECODERS)}
     result = context.result("prepare", "prepare", "prepare", settings)
     if result.is_complete and all(path.exists() for path in paths.values()):
@@ -46,7 +48,7 @@ def run(context: Context) -> None:
     context.describe(result, chosen[0], server)
     for split, source in (("calibration", "calibration"), ("evaluation", "held-out")):
         arguments = ["--url", server.url, "--prompts", str(lab.stage.prompts / f"{source}.jsonl"), "--out", str(paths[split])]
-        arguments += ["--split", split, "--steps", str(steps), "--concurrency", "8" if context.is_dry else "48"]
+        arguments += ["--split", split, "--steps", str(steps[split]), "--concurrency", "8" if context.is_dry else "48"]
         arguments += ["--temperature", str(TEMPERATURE), "--force", *limit]
         result.part(split, lambda arguments=arguments: timed(context, "calibrate", arguments), needs_s=60)
         say(split, result.body[split])

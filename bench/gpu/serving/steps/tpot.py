@@ -7,6 +7,7 @@ import argparse
 import hashlib
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from lab import load, prompts, step_log
@@ -118,15 +119,30 @@ def warm_up(context: Context, servers: dict[str, Server], settings: dict[str, An
     say("warm")
 
 
+def profile_path(context: Context) -> Path:
+    """Profile of this engine, fitted by the step `predict`."""
+    return context.lab.stage.run / "served-profile.json"
+
+
+def cost_flags(context: Context) -> list[str]:
+    """The costs of a step that `union` weighs, the same as in the prediction."""
+    return ["--profile", str(profile_path(context))] if profile_path(context).exists() else []
+
+
+def count_of(settings: dict[str, Any]) -> int:
+    """Requests of a load file: more than are sent."""
+    return int(settings["rate"] * (settings["warmupSeconds"] + settings["countedSeconds"]) * 1.5) + 60
+
+
 def one_run(context: Context, servers: dict[str, Server], settings: dict[str, Any], policy: str, turn: int) -> dict[str, Any]:
     stage, seed = context.lab.stage, settings["seed"] + turn
     decode = decoders_of(servers)
-    count = int(settings["rate"] * (settings["warmupSeconds"] + settings["countedSeconds"]) * 1.5) + 60
-    rows = prompts.load_rows(prompts.rows_of(stage, "held-out"), count, seed, tuple(settings["outputTokens"]))
+    rows = prompts.load_rows(prompts.rows_of(stage, "held-out"), count_of(settings), seed, tuple(settings["outputTokens"]))
     file = prompts.write_load(stage.run / f"load-{turn}.jsonl", rows)
     artifact = prepare.files(context)[f"k{settings['decoders']}"]
     layers = facts(stage, "wide", context.is_dry)["layers"]
-    with context.lab.gateway("gateway", [servers["p"]], decode, "--policy", policy, "--artifact", str(artifact)) as gateway:
+    flags = ["--policy", policy, "--artifact", str(artifact), *cost_flags(context)]
+    with context.lab.gateway("gateway", [servers["p"]], decode, *flags) as gateway:
         before = load.work_of(decode)
         began = time.time()
         sent = load.send_load(
