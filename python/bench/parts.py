@@ -45,9 +45,9 @@ class Case:
 
 
 def cases() -> Iterator[Case]:
-    """Each form at the block size at which the plugin chooses it."""
-    for layers, experts in ((6, 64), (48, 128)):
-        for half_life in (None, 64.0):
+    """Each form at the block size at which the plugin chooses it; the most important first."""
+    for half_life in (64.0, None):
+        for layers, experts in ((48, 128), (6, 64)):
             yield Case(layers, experts, 8, 16, "slots", half_life, 32_768, ends=(1, 16) if layers == 48 else (1,))
             yield Case(layers, experts, 8, 64, "blocks", half_life, 8_192)
 

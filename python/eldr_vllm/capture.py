@@ -64,7 +64,7 @@ class Capture:
         assert self.recorder is not None
         ids = self._ids()
         first, end = self._own_rows(ids[0].shape[0])
-        self.recorder.record(ids, self._slots(), first, end, self._padding_runs())
+        self.recorder.record(ids, self._slots(), first, end, self.recorder.observes and self._padding_runs())
 
     def fail(self, where: str, error: BaseException) -> None:
         """Disables capture permanently. Serving continues, and hand-offs say why they carry no counts."""

@@ -18,6 +18,7 @@ _MAX_OBSERVED_ROWS = 4096
 
 class Recorder(Protocol):
     nbytes: int
+    observes: bool  # counts distinct experts
 
     def record(self, ids: Sequence[Tensor], slots: Tensor | None, first: int, end: int, padding_runs: bool) -> None:
         """ids: of each layer, [rows, top_k]. Rows from first to end are this worker's, padding included; slots are
@@ -52,7 +53,7 @@ class KernelRecorder:
         self.layers, self.experts, self.top_k, self.store = layers, experts, top_k, store
         self._distinct: Tensor | None = torch.zeros(2 * layers, dtype=torch.int32, device=device) if observes else None
         self._downloads = Downloads(device)
-        self.nbytes = 0
+        self.nbytes, self.observes = 0, observes
 
     def warm(self) -> None:
         if self._distinct is None:
@@ -90,7 +91,7 @@ class PlainRecorder:
         self._device = torch.device(device)
         self._buffer = torch.zeros((max_rows, layers, top_k), dtype=torch.uint8 if experts <= 256 else torch.int16, device=device)
         self._downloads = Downloads(self._device)
-        self.nbytes = self._buffer.numel() * self._buffer.element_size()
+        self.nbytes, self.observes = self._buffer.numel() * self._buffer.element_size(), False  # counted after the step
 
     def record(self, ids: Sequence[Tensor], slots: Tensor | None, first: int, end: int, padding_runs: bool) -> None:
         buffer = self._buffer[: end - first]
