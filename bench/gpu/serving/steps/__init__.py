@@ -6,6 +6,8 @@ from .common import StepKind
 
 
 def kinds() -> list[StepKind]:
-    from . import capture, capture_cost, capture_profile, predict, prepare, profile, tpot
+    from . import capture, capture_cost, capture_profile, features, nixl, padding, predict, prepare, profile, texts, tpot
 
-    return [kind for module in (capture, prepare, profile, capture_cost, capture_profile, predict, tpot) for kind in module.kinds()]
+    # Neighbours share servers.
+    modules = (prepare, profile, padding, capture, capture_cost, capture_profile, nixl, predict, tpot, texts, features)
+    return [kind for module in modules for kind in module.kinds()]

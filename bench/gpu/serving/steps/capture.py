@@ -23,6 +23,7 @@ from lab.models import config_of, model_folder
 from lab.say import say
 from lab.servers import Server
 
+from . import engines
 from .common import Context, StepKind
 
 DECODE_STEPS = 32
@@ -75,7 +76,7 @@ SETS = {
 def chosen_cases(context: Context) -> dict[str, Case]:
     known = cases(context)
     if context.is_dry:
-        return {name: replace(known[name], reference="transformers") for name in ("graphs", "blocks")}
+        return {"alone": Case(engines.alone(context), "eager", "transformers")}  # it runs already
     return {name: known[name] for name in SETS[context.options.set]}
 
 
@@ -105,7 +106,7 @@ def run(context: Context) -> None:
             continue
         if name not in answers or (case.reference != "transformers" and case.reference not in answers):
             reason = next((one for one in (name, case.reference) if one not in servers), "")
-            result.item("cases", {"case": name}, lambda case=case, reason=reason: {"name": case.what, "failed": f"{reason} did not start"})
+            result.item("failed", {"case": name}, lambda case=case, reason=reason: {"name": case.what, "note": f"{reason} did not start"})
             continue
         for turn in ROUNDS:
             reference = forward or answers[case.reference][turn]
@@ -113,7 +114,7 @@ def run(context: Context) -> None:
                 "cases",
                 {"case": name, "round": turn},
                 lambda case=case, name=name, turn=turn, reference=reference: {
-                    "name": case.what,
+                    "name": f"{case.what}, {turn}",
                     "runner": case.engine.runner,
                     "against": "transformers, float32" if case.reference == "transformers" else chosen_what(chosen, case),
                     **compared(answers[name][turn], reference, shape),

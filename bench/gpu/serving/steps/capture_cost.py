@@ -26,13 +26,7 @@ WARM_UP = 8
 
 
 def servers_of(context: Context) -> list[Engine]:
-    model = context.options.model
-    share = 0.1 if model == "wide" else 0.42
-    return [
-        engines.prefill("with", engines.with_plugin(), model, share=share),
-        engines.prefill("without", engines.plain(), model, share=share),
-        engines.reader(model),
-    ]
+    return engines.cost_servers(context, context.options.model)
 
 
 def run(context: Context) -> None:

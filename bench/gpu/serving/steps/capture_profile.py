@@ -34,6 +34,8 @@ VARIANTS = {
 
 def servers_of(context: Context) -> list[Engine]:
     folder = context.lab.stage.run
+    if context.is_dry:
+        return engines.cost_servers(context, "wide")
     counts = both("kv_producer")
     return [
         engines.prefill("nixl", engines.plain()),
@@ -49,15 +51,13 @@ def servers_of(context: Context) -> list[Engine]:
 def run(context: Context) -> None:
     rounds, lengths = (3, (64,)) if context.is_dry else (context.options.rounds, (128, 512, 2048))
     settings = {"rounds": rounds, "promptTokens": list(lengths), "seed": 2}
-    result = context.result("capture-profile", "capture-cost", "captureCost", settings)
+    result = context.result("capture-profile", "capture-profile", "captureProfile", settings)
     if result.is_complete:
         return
     chosen = servers_of(context)
-    if context.is_dry:  # two of the variants, so that few servers start
-        chosen = [engine for engine in chosen if engine.name in ("nixl", "timed", "reader")]
-    for old in Path(context.lab.stage.run).glob("timers.*.json"):
-        old.unlink()
     servers = context.lab.ready(chosen)
+    if context.is_dry:
+        servers = {"nixl": servers["without"], "recent": servers["with"], "timed": servers["with"], "reader": servers["reader"]}
     context.describe(result, chosen[0], servers["nixl"])
     pool = prompts.token_pool(context.lab.stage, model_folder(context.lab.stage, "tiny6"))
     variants = [name for name in VARIANTS if name in servers]
@@ -123,12 +123,10 @@ def timers(context: Context, servers: dict[str, Server], pool: list[int], length
 
 
 def read_timers(context: Context) -> dict[str, Any]:
-    """The engine's process is the one that called the most; waits until its file is fresh."""
+    """Of the engine that wrote last; waits until its file is fresh."""
     time.sleep(1.2)
-    read = [json.loads(path.read_text()) for path in Path(context.lab.stage.run).glob("timers.*.json")]
-    if not read:
-        return {"calls": {}, "missing": []}
-    return dict(max(read, key=lambda value: sum(calls for calls, _ in value["calls"].values())))
+    written = sorted(Path(context.lab.stage.run).glob("timers.*.json"), key=lambda path: path.stat().st_mtime)
+    return dict(json.loads(written[-1].read_text())) if written else {"calls": {}, "missing": []}
 
 
 def operations(context: Context, servers: dict[str, Server], pool: list[int], length: int) -> dict[str, Any]:

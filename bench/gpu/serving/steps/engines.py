@@ -70,6 +70,18 @@ def prefill(name: str, transfer: dict[str, object], model: str = "wide", inside:
     )
 
 
+def cost_servers(context: Context, model: str) -> list[Engine]:
+    """A prefill server with the plugin, one without, and a reader. In a dry run other steps use them too, so that
+    few servers start, and the first has timers."""
+    share = 0.1 if model == "wide" else 0.42
+    inside: dict[str, object] = {"timers": str(context.lab.stage.run / "timers")} if context.is_dry else {}
+    return [
+        prefill("with", with_plugin(), model, inside, share),
+        prefill("without", plain(), model, share=share),
+        reader(model),
+    ]
+
+
 def plain() -> dict[str, object]:
     return nixl("kv_producer")
 
