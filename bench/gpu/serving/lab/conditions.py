@@ -33,6 +33,7 @@ def conditions(lab: Lab) -> dict[str, Any]:
 
 def _commit() -> dict[str, Any]:
     """Of the checkout; a copy without .git names its commit in ELDR_COMMIT or in a file that was sent along."""
+
     def git(*words: str) -> str:
         done = subprocess.run(["git", "-C", str(CHECKOUT), *words], capture_output=True, text=True, check=False)
         return done.stdout.strip() if done.returncode == 0 else ""
@@ -45,7 +46,9 @@ def _commit() -> dict[str, Any]:
 
 def _gpu() -> dict[str, Any]:
     fields = "name,memory.total,driver_version,clocks.max.sm,power.limit"
-    done = subprocess.run(["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"], capture_output=True, text=True, check=False
+    )
     if done.returncode != 0:
         return {}
     name, memory, driver, clock, power = (part.strip() for part in done.stdout.splitlines()[0].split(","))

@@ -93,7 +93,9 @@ class Lab:
 
     def eldr(self, *arguments: str, timeout_s: float = 300) -> Any:
         """Runs a command of the project with --json and returns what it prints."""
-        done = subprocess.run([*self.stage.eldr, *arguments, "--json", "--quiet"], capture_output=True, text=True, timeout=timeout_s, check=False)
+        done = subprocess.run(
+            [*self.stage.eldr, *arguments, "--json", "--quiet"], capture_output=True, text=True, timeout=timeout_s, check=False
+        )
         if done.returncode != 0:
             raise ServerFailed(f"eldr {arguments[0]} ended with {done.returncode}: {done.stderr[-1500:] or done.stdout[-1500:]}")
         return json.loads(done.stdout)

@@ -46,7 +46,11 @@ def work_of(servers: list[Server]) -> list[dict[str, float]]:
     out = []
     for server in servers:
         values = server.metrics()
-        names = {"steps": "eldr_decode_steps_total", "requests": "eldr_decode_step_requests_total", "experts": "eldr_experts_activated_total"}
+        names = {
+            "steps": "eldr_decode_steps_total",
+            "requests": "eldr_decode_step_requests_total",
+            "experts": "eldr_experts_activated_total",
+        }
         out.append({key: total(values, name) for key, name in names.items()})
     return out
 

@@ -62,7 +62,9 @@ def facts(stage: Stage, name: str, on_cpu: bool = False) -> dict[str, Any]:
     quantized = config.get("quantization_config", {}).get("quant_method")
     out = {
         "name": name if name == "tiny6" else f"tiny6-{name}" if name == "wide" else name,
-        "what": {"tiny6": "tiny6 as trained", "wide": "tiny6 widened: the same function, large experts"}.get(name, "shape with dummy weights"),
+        "what": {"tiny6": "tiny6 as trained", "wide": "tiny6 widened: the same function, large experts"}.get(
+            name, "shape with dummy weights"
+        ),
         "layers": layers,
         "experts": experts,
         "topK": config.get("num_experts_per_tok") or config.get("top_k_experts") or config.get("experts_per_token"),

@@ -21,10 +21,10 @@ def rows_of(stage: Stage, name: str) -> list[Row]:
 def load_rows(rows: list[Row], count: int, seed: int, tokens: tuple[int, int]) -> list[Row]:
     """The prompts again and again, in a new order each time. Output lengths differ, so that requests do not end
     together."""
-    rng, out = random.Random(seed), []
+    rng = random.Random(seed)
+    out: list[Row] = []
     while len(out) < count:
-        for row in rng.sample(rows, len(rows)):
-            out.append({"id": row["id"], "prompt": row["prompt"], "max_tokens": rng.randint(*tokens)})
+        out += [{"id": row["id"], "prompt": row["prompt"], "max_tokens": rng.randint(*tokens)} for row in rng.sample(rows, len(rows))]
     return out[:count]
 
 

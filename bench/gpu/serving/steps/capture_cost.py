@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from lab import prompts
@@ -45,7 +46,7 @@ def run(context: Context) -> None:
         cell = result.item(
             "cells",
             {"promptTokens": length, "concurrency": 1, "what": "prefill leg with NIXL hand-off"},
-            lambda length=length: measure_pairs(servers, pool, length, pairs, random.Random(length)),
+            partial(measure_pairs, servers, pool, length, pairs, random.Random(length)),
             needs_s=90,
         )
         say(f"{length} tokens: {cell['withoutMsQuantiles']['p50']:.2f} ms without, added {cell['addedMs']}")
@@ -55,10 +56,7 @@ def run(context: Context) -> None:
             result.item(
                 "throughput",
                 {"promptTokens": lengths[1], "concurrency": 16, "round": turn},
-                lambda turn=turn: {
-                    f"{name}PerSecond": throughput(servers[name], servers["reader"], pool, lengths[1], count, random.Random(turn))
-                    for name in ("with", "without")
-                },
+                partial(measure_throughput, servers, pool, lengths[1], count, turn),
                 needs_s=40,
             )
     result.finish()
@@ -93,6 +91,13 @@ def measure_pairs(servers: dict[str, Server], pool: list[int], length: int, pair
     }
 
 
+def measure_throughput(servers: dict[str, Server], pool: list[int], length: int, count: int, turn: int) -> dict[str, Any]:
+    return {
+        f"{name}PerSecond": throughput(servers[name], servers["reader"], pool, length, count, random.Random(turn))
+        for name in ("with", "without")
+    }
+
+
 def throughput(server: Server, reader: Server, pool: list[int], length: int, count: int, rng: random.Random) -> float:
     asked = [prompts.random_prompt(pool, length, rng) for _ in range(count)]
     local = threading.local()
@@ -100,7 +105,8 @@ def throughput(server: Server, reader: Server, pool: list[int], length: int, cou
     def one(prompt: list[int]) -> None:
         if not hasattr(local, "clients"):
             local.clients = (Client(server), Client(reader))
-        prefill_leg(*local.clients, prompt)
+        prefill, decode = local.clients
+        prefill_leg(prefill, decode, prompt)
 
     with ThreadPoolExecutor(16) as workers:
         list(workers.map(one, asked[:16]))

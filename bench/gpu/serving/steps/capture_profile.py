@@ -4,10 +4,12 @@ the plugin's functions, and torch's profiler for a few steps."""
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import random
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,22 +67,20 @@ def run(context: Context) -> None:
         cell = result.item(
             "variants",
             {"promptTokens": length},
-            lambda length=length: compare(servers, variants, pool, length, rounds),
+            partial(compare, servers, variants, pool, length, rounds),
             needs_s=60,
         )
         say(f"{length} tokens:", {name: figures["p50"] for name, figures in cell["legMs"].items()})
         timed = result.item(
             "timers",
             {"promptTokens": length},
-            lambda length=length: timers(context, servers, pool, length, max(4, rounds // 2)),
+            partial(timers, context, servers, pool, length, max(4, rounds // 2)),
             needs_s=30,
         )
         say(f"{length} tokens, host µs per request:", {name: row["usPerRequest"] for name, row in timed["functions"].items()})
     if not context.is_dry:
         for length in lengths[1:]:
-            result.item(
-                "operations", {"promptTokens": length}, lambda length=length: operations(context, servers, pool, length), needs_s=30
-            )
+            result.item("operations", {"promptTokens": length}, partial(operations, context, servers, pool, length), needs_s=30)
     result.finish()
 
 
@@ -97,9 +97,7 @@ def compare(servers: dict[str, Server], variants: list[str], pool: list[int], le
                 legs[name].append(round(ms, 4))
     return {
         "legMs": {name: quantiles(values) for name, values in legs.items()},
-        "addedMs": {
-            f"{name} − {before}": paired(legs[name], legs[before]) for before, name in zip(variants, variants[1:], strict=False)
-        },
+        "addedMs": {f"{name} − {before}": paired(legs[name], legs[before]) for before, name in itertools.pairwise(variants)},
         "rawMs": legs,
         "what": {name: VARIANTS[name] for name in variants},
     }
@@ -118,7 +116,10 @@ def timers(context: Context, servers: dict[str, Server], pool: list[int], length
     for name, (calls, ns) in after["calls"].items():
         calls0, ns0 = before["calls"].get(name, (0, 0))
         if calls > calls0:
-            functions[name] = {"callsPerRequest": round((calls - calls0) / requests, 2), "usPerRequest": round((ns - ns0) / 1000 / requests, 1)}
+            functions[name] = {
+                "callsPerRequest": round((calls - calls0) / requests, 2),
+                "usPerRequest": round((ns - ns0) / 1000 / requests, 1),
+            }
     return {"requests": requests, "functions": functions, "missing": after["missing"], "unit": "µs of host time, callers include callees"}
 
 

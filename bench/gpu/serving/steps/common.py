@@ -79,7 +79,7 @@ def no_options(parser: argparse.ArgumentParser) -> None:
 @dataclass(frozen=True, slots=True)
 class StepKind:
     """A step of `run.py`. engines: the servers that it needs, so that they can be started ahead of it. variants:
-    how `run.py list` shows it; dry: how a dry run calls it."""
+    how `run.py list` shows it."""
 
     name: str
     help: str
@@ -89,12 +89,7 @@ class StepKind:
     result_name: Callable[[argparse.Namespace], str]
     options: Callable[[argparse.ArgumentParser], None] = no_options
     more: tuple[str, ...] = ()
-    dry_options: str = ""
 
     @property
     def variants(self) -> list[str]:
         return [self.name, *(f"{self.name} {words}" for words in self.more)]
-
-    @property
-    def dry(self) -> str:
-        return f"{self.name} {self.dry_options}".strip()

@@ -47,7 +47,14 @@ def reader(model: str = "wide") -> Engine:
     """A small decode engine that reads hand-offs, so that their blocks are freed."""
     small = NARROW if model == "wide" else {"moe_intermediate_size": 64}
     return Engine(
-        "reader", model=model, transfer=nixl("kv_consumer"), overrides=small | LONG, block_size=128, prefix_caching=False, max_step_tokens=4096, max_len=2304
+        "reader",
+        model=model,
+        transfer=nixl("kv_consumer"),
+        overrides=small | LONG,
+        block_size=128,
+        prefix_caching=False,
+        max_step_tokens=4096,
+        max_len=2304,
     )
 
 
@@ -55,7 +62,9 @@ def reader(model: str = "wide") -> Engine:
 LONG = {"max_position_embeddings": 4096}
 
 
-def prefill(name: str, transfer: dict[str, object], model: str = "wide", inside: dict[str, object] | None = None, share: float = 0.1) -> Engine:
+def prefill(
+    name: str, transfer: dict[str, object], model: str = "wide", inside: dict[str, object] | None = None, share: float = 0.1
+) -> Engine:
     return Engine(
         name,
         model=model,

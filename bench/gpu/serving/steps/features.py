@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -63,8 +64,14 @@ def features(context: Context) -> list[Feature]:
         Feature("preemption", replace(small, name="f-preempt", blocks=64 if context.is_dry else 72, max_requests=16), preemption),
         Feature("abort", replace(PLAIN, name="f-abort"), abort),
         Feature("runner V2", replace(PLAIN, name="f-v2", runner="V2"), at_once),
-        Feature("FP8 experts", replace(PLAIN, name="f-fp8", model="wide", share=0.15, cache="1G", flags=("--quantization", "fp8")), at_once),
-        Feature("speculative decoding, n-gram on the GPU", _speculating("f-ngram", {"method": "ngram_gpu", "prompt_lookup_max": 4, "prompt_lookup_min": 2}), speculation),
+        Feature(
+            "FP8 experts", replace(PLAIN, name="f-fp8", model="wide", share=0.15, cache="1G", flags=("--quantization", "fp8")), at_once
+        ),
+        Feature(
+            "speculative decoding, n-gram on the GPU",
+            _speculating("f-ngram", {"method": "ngram_gpu", "prompt_lookup_max": 4, "prompt_lookup_min": 2}),
+            speculation,
+        ),
         Feature("speculative decoding, draft model", _speculating("f-draft", {"method": "draft_model", "model": draft}), speculation),
         Feature("speculative decoding, n-gram on the CPU", None, reason="It needs numba, which refuses this version of NumPy."),
         Feature("data-parallel ranks on one GPU", replace(PLAIN, name="f-dp", flags=("--data-parallel-size", "2")), at_once),
@@ -103,7 +110,7 @@ def run(context: Context) -> None:
     context.describe(result, PLAIN, servers.get("f-plain"))
     asked = prompts.capture_prompts(model_folder(context.lab.stage, "tiny6"))
     for feature in chosen:
-        row = result.item("", {"feature": feature.name}, lambda feature=feature: judged(context, feature, servers, asked), needs_s=30)
+        row = result.item("", {"feature": feature.name}, partial(judged, context, feature, servers, asked), needs_s=30)
         say(f"{row['feature']}: {row['verdict']}: {row['note']}")
     result.finish()
 
@@ -118,7 +125,11 @@ def judged(context: Context, feature: Feature, servers: dict[str, Server], asked
         ok, figures, note = feature.check(Bench(server, servers.get("f-plain"), asked, context.is_dry))
     except Exception as error:
         return {"verdict": "failed", "note": f"{type(error).__name__}: {str(error)[:600]}"}
-    off = [line.split("eldr: ")[-1] for line in server.lines("eldr:") if "captured here" in line or "capture is off" in line or "carry no counts" in line]
+    off = [
+        line.split("eldr: ")[-1]
+        for line in server.lines("eldr:")
+        if "captured here" in line or "capture is off" in line or "carry no counts" in line
+    ]
     if off:
         return {"verdict": "refused", "figures": figures, "note": off[0]}
     return {"verdict": "run" if ok else "failed", "figures": figures, "note": note}
@@ -144,7 +155,11 @@ def checked(bench: Bench, answers: list[dict[str, Any]], asked: list[list[int]])
     """Every token is covered, with top-k experts in each layer; and how many choices differ from a plain server."""
     without = [answer for answer in answers if "counts" not in answer]
     if without:
-        return False, {"withoutCounts": len(without)}, f"{len(without)} of {len(answers)} hand-offs carry no counts: {without[0].get('off')}"
+        return (
+            False,
+            {"withoutCounts": len(without)},
+            f"{len(without)} of {len(answers)} hand-offs carry no counts: {without[0].get('off')}",
+        )
     whole = sum(
         answer["covered"] == len(prompt) and bool((cells(answer).sum(axis=1) == len(prompt) * answer["top_k"]).all())
         for answer, prompt in zip(answers, asked, strict=True)
@@ -189,7 +204,9 @@ def preemption(bench: Bench) -> tuple[bool, Figures, str]:
 def abort(bench: Bench) -> tuple[bool, Figures, str]:
     """Clients that leave while their requests run; then the prompts again."""
     for prompt in bench.asked[:6]:
-        body = json.dumps({"model": "model", "prompt": prompt, "max_tokens": 1500, "ignore_eos": True, "stream": True, "kv_transfer_params": WANTED}).encode()
+        body = json.dumps(
+            {"model": "model", "prompt": prompt, "max_tokens": 1500, "ignore_eos": True, "stream": True, "kv_transfer_params": WANTED}
+        ).encode()
         head = f"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n".encode()
         with contextlib.closing(socket.create_connection(("127.0.0.1", bench.server.port))) as connection:
             connection.sendall(head + body)
@@ -225,7 +242,11 @@ def union(server: Server, asked: list[list[int]]) -> Figures:
     time.sleep(0.5)
     after = server.metrics()
     steps, experts = (total(after, name) - total(before, name) for name in names)
-    return {"observedSteps": int(steps), "expertsPerStepAllLayers": round(experts / steps, 2) if steps else 0.0, "seconds64Tokens": round(seconds, 3)}
+    return {
+        "observedSteps": int(steps),
+        "expertsPerStepAllLayers": round(experts / steps, 2) if steps else 0.0,
+        "seconds64Tokens": round(seconds, 3),
+    }
 
 
 def name_of(options: argparse.Namespace) -> str:

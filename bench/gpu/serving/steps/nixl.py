@@ -7,6 +7,7 @@ import argparse
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from lab import prompts
@@ -30,7 +31,9 @@ def variants(context: Context) -> dict[str, tuple[str, Engine, Engine]]:
     small = replace(small, overrides=NARROW | engines.LONG)
     reader = engines.reader()
 
-    def pair(name: str, what: str, producer: dict[str, Any], consumer: dict[str, Any], env: dict[str, str] | None = None) -> tuple[str, tuple[str, Engine, Engine]]:
+    def pair(
+        name: str, what: str, producer: dict[str, Any], consumer: dict[str, Any], env: dict[str, str] | None = None
+    ) -> tuple[str, tuple[str, Engine, Engine]]:
         return name, (
             what,
             replace(small, name=f"{name}-p", transfer=producer, env=env or {}),
@@ -45,7 +48,12 @@ def variants(context: Context) -> dict[str, tuple[str, Engine, Engine]]:
             pair("plain", "NIXL alone", nixl("kv_producer"), nixl("kv_consumer")),
             pair("both", "MultiConnector with the plugin", both("kv_producer"), both("kv_consumer")),
             pair("across", "NIXL alone, blocks across layers", nixl("kv_producer", **ACROSS), nixl("kv_consumer", **ACROSS)),
-            pair("both-across", "MultiConnector with the plugin, blocks across layers", joined("kv_producer", **ACROSS), joined("kv_consumer", **ACROSS)),
+            pair(
+                "both-across",
+                "MultiConnector with the plugin, blocks across layers",
+                joined("kv_producer", **ACROSS),
+                joined("kv_consumer", **ACROSS),
+            ),
             pair("delay", "NIXL alone, ELDR_NIXL_DELAY_US=1000", nixl("kv_producer"), nixl("kv_consumer"), delay),
         ]
     )
@@ -77,7 +85,7 @@ def run(context: Context) -> None:
             row = result.item(
                 "",
                 {"feature": f"KV transfer: {what}, {length} tokens"},
-                lambda producer=producer, consumer=consumer, length=length: measured(servers, producer.name, consumer.name, pool, length, rounds),
+                partial(measured, servers, producer.name, consumer.name, pool, length, rounds),
                 needs_s=60,
             )
             say(name, length, row["verdict"], row.get("figures"))
@@ -101,7 +109,11 @@ def measured(servers: dict[str, Server], producer: str, consumer: str, pool: lis
         if count > 0:
             figures[key] = round(1000 * (total(after, f"{metric}_sum") - total(before, f"{metric}_sum")) / count, 4)
     mean = figures.get("transferMs")
-    note = f"A transfer of {length} tokens takes {mean:.2f} ms on average." if mean else f"{rounds} transfers of {length} tokens; NIXL reported no times."
+    note = (
+        f"A transfer of {length} tokens takes {mean:.2f} ms on average."
+        if mean
+        else f"{rounds} transfers of {length} tokens; NIXL reported no times."
+    )
     return {"verdict": "run", "figures": figures, "note": note}
 
 

@@ -9,6 +9,7 @@ import argparse
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from lab import load, prompts, step_log
@@ -28,14 +29,17 @@ def servers_of(context: Context) -> list[Engine]:
     alone = engines.alone(context)
     if context.is_dry:
         return [alone]
-    return [
-        replace(alone, name=name, graph_sizes=sizes, inside={"steps": context.steps_file(name)}) for name, sizes in SIZES.items()
-    ]
+    return [replace(alone, name=name, graph_sizes=sizes, inside={"steps": context.steps_file(name)}) for name, sizes in SIZES.items()]
 
 
 def run(context: Context) -> None:
     seconds, batches = (1.0, (1, 2)) if context.is_dry else (5.0, BATCHES)
-    result = context.result("padding", "features", "features", {"seconds": seconds, "batches": list(batches), "graphSizes": {k: list(v) for k, v in SIZES.items()}})
+    result = context.result(
+        "padding",
+        "features",
+        "features",
+        {"seconds": seconds, "batches": list(batches), "graphSizes": {k: list(v) for k, v in SIZES.items()}},
+    )
     if result.is_complete:
         return
     chosen = servers_of(context)
@@ -47,7 +51,7 @@ def run(context: Context) -> None:
             row = result.item(
                 "",
                 {"feature": f"graph padding: batch {batch}, graphs of {', '.join(map(str, sizes)) if sizes else 'any size'}"},
-                lambda engine=engine, batch=batch: measured(context, servers[engine.name], batch, seconds),
+                partial(measured, context, servers[engine.name], batch, seconds),
                 needs_s=seconds + 20,
             )
             say(row["feature"], row["figures"])
@@ -59,7 +63,15 @@ def measured(context: Context, server: Server, batch: int, seconds: float) -> di
     rows = prompts.load_rows(prompts.rows_of(stage, "held-out"), 800, 7, (4, 8) if context.is_dry else (160, 240))
     file = prompts.write_load(stage.run / "padding.jsonl", rows)
     sent = load.send_load(
-        context.lab, server, "padding", file, 120, concurrency=batch, duration=seconds, warmupSeconds=1, extraBody={"temperature": TEMPERATURE}
+        context.lab,
+        server,
+        "padding",
+        file,
+        120,
+        concurrency=batch,
+        duration=seconds,
+        warmupSeconds=1,
+        extraBody={"temperature": TEMPERATURE},
     )
     time.sleep(1.2)
     first = sent["startedAt"] / 1000 + 1
@@ -68,7 +80,7 @@ def measured(context: Context, server: Server, batch: int, seconds: float) -> di
         for step in step_log.decode_steps(step_log.read_rows(stage.run / f"{server.name}.steps"), first, first + seconds)
         if step.batch == batch and step.experts and step.read
     ]
-    figures = {
+    figures: dict[str, Any] = {
         "steps": len(steps),
         "experts": round(sum(step.mean_experts for step in steps) / max(1, len(steps)), 3),
         "readExperts": round(sum(step.mean_read for step in steps) / max(1, len(steps)), 3),

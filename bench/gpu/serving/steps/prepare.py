@@ -7,6 +7,7 @@ import argparse
 import shutil
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +51,11 @@ def run(context: Context) -> None:
         arguments = ["--url", server.url, "--prompts", str(lab.stage.prompts / f"{source}.jsonl"), "--out", str(paths[split])]
         arguments += ["--split", split, "--steps", str(steps[split]), "--concurrency", "8" if context.is_dry else "48"]
         arguments += ["--temperature", str(TEMPERATURE), "--force", *limit]
-        result.part(split, lambda arguments=arguments: timed(context, "calibrate", arguments), needs_s=60)
+        result.part(split, partial(timed, context, "calibrate", arguments), needs_s=60)
         say(split, result.body[split])
     for count in DECODERS:
         arguments = [str(paths["calibration"]), "--workers", str(count), "--out", str(paths[f"k{count}"])]
-        result.part(f"k{count}", lambda arguments=arguments: timed(context, "fit", arguments), needs_s=30)
+        result.part(f"k{count}", partial(timed, context, "fit", arguments), needs_s=30)
     result.body["sha256"] = {path.name: sha256_of(path) for path in paths.values()}
     for path in paths.values():
         context.out.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from lab import prompts
-from lab.engines import Engine, nixl
+from lab.engines import FINE_SIZES, Engine, nixl
 from lab.models import model_folder
 from lab.say import say
 from lab.servers import Server, total
@@ -31,7 +31,9 @@ def servers_of(context: Context) -> list[Engine]:
     served = engines.served(context, decoders)
     if context.is_dry:
         return served
-    wide_prefill = replace(engines.prefill("p-wide", engines.with_plugin()), max_len=2048, max_step_tokens=2048, overrides={}, graph_sizes=engines.FINE_SIZES)
+    wide_prefill = replace(
+        engines.prefill("p-wide", engines.with_plugin()), max_len=2048, max_step_tokens=2048, overrides={}, graph_sizes=FINE_SIZES
+    )
     single = replace(wide_prefill, name="single", transfer=nixl("kv_both"))
     return [wide_prefill, *served[1:], single]
 
@@ -54,7 +56,9 @@ def run(context: Context) -> None:
     result.finish()
 
 
-def compared(context: Context, prefill: Server, decode: list[Server], single: Server, asked: list[list[int]], tokens: int) -> dict[str, Any]:
+def compared(
+    context: Context, prefill: Server, decode: list[Server], single: Server, asked: list[list[int]], tokens: int
+) -> dict[str, Any]:
     cold = [text(single, prompt, tokens) for prompt in asked]
     warm = [text(single, prompt, tokens) for prompt in asked]
     out: dict[str, Any] = {"prompts": len(asked), "selfColdWarmEqual": equal(cold, warm)}

@@ -6,7 +6,8 @@ from __future__ import annotations
 import argparse
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,13 @@ REFERENCE = "jsq"
 # Without a seed: vLLM samples seeded requests one by one, which no server under load does.
 BODY = {"temperature": TEMPERATURE}
 # More metrics of the gateway: anything but decisions should be 0.
-COUNTERS = ("eldr_signature_rejects_total", "eldr_decisions_total", "eldr_leg_failures_total", "eldr_retries_total", "eldr_ticket_leaks_total")
+COUNTERS = (
+    "eldr_signature_rejects_total",
+    "eldr_decisions_total",
+    "eldr_leg_failures_total",
+    "eldr_retries_total",
+    "eldr_ticket_leaks_total",
+)
 
 
 def servers_of(context: Context) -> list[Engine]:
@@ -65,20 +72,30 @@ def run(context: Context) -> None:
             one = result.item(
                 "runs",
                 {"policy": policy, "round": turn},
-                lambda policy=policy, turn=turn: one_run(context, servers, settings, policy, turn),
+                partial(one_run, context, servers, settings, policy, turn),
                 needs_s=needs_s,
             )
             say(line(one))
     body["summary"] = summary(body["runs"])
     for policy, figures in body["summary"]["againstJsq"].items():
-        say(f"{policy} against {REFERENCE}:", {key: f"{value['mean']:+.2f} % [{value.get('low', 0):+.2f}, {value.get('high', 0):+.2f}]" for key, value in figures.items()})
+        say(
+            f"{policy} against {REFERENCE}:",
+            {key: f"{value['mean']:+.2f} % [{value.get('low', 0):+.2f}, {value.get('high', 0):+.2f}]" for key, value in figures.items()},
+        )
     result.finish()
 
 
 def settings_of(context: Context) -> dict[str, Any]:
     options = context.options
     if context.is_dry:
-        settings: dict[str, Any] = {"decoders": 2, "rate": 4.0, "rounds": 1, "warmupSeconds": 1, "countedSeconds": 3, "outputTokens": [4, 8]}
+        settings: dict[str, Any] = {
+            "decoders": 2,
+            "rate": 4.0,
+            "rounds": 1,
+            "warmupSeconds": 1,
+            "countedSeconds": 3,
+            "outputTokens": [4, 8],
+        }
         return settings | {"targetBatch": 2, "policies": ["jsq", "union"], "seed": 11}
     return {
         "decoders": options.decoders,
@@ -114,7 +131,9 @@ def warm_up(context: Context, servers: dict[str, Server], settings: dict[str, An
     file = prompts.write_load(context.lab.stage.run / "warm.jsonl", rows)
     for concurrency in (2,) if context.is_dry else (len(decode) * 8, len(decode) * settings["targetBatch"] * 2):
         with context.lab.gateway("gateway", [servers["p"]], decode, "--policy", "round_robin") as gateway:
-            load.send_load(context.lab, gateway, "warm", file, 120, concurrency=concurrency, duration=2 if context.is_dry else 5, extraBody=BODY)
+            load.send_load(
+                context.lab, gateway, "warm", file, 120, concurrency=concurrency, duration=2 if context.is_dry else 5, extraBody=BODY
+            )
     mark.touch()
     say("warm")
 
@@ -161,7 +180,10 @@ def one_run(context: Context, servers: dict[str, Server], settings: dict[str, An
         after = load.work_of(decode)
         values = gateway.metrics()
     first = sent["startedAt"] / 1000 + settings["warmupSeconds"]
-    steps = [step_log.decode_steps(step_log.read_rows(stage.run / f"{server.name}.steps"), first, first + settings["countedSeconds"]) for server in decode]
+    steps = [
+        step_log.decode_steps(step_log.read_rows(stage.run / f"{server.name}.steps"), first, first + settings["countedSeconds"])
+        for server in decode
+    ]
     per_request = sent["perRequest"]
     per_request["row"] = [rows[int(index) % len(rows)]["id"] for index in per_request.pop("index")]
     return {
@@ -216,11 +238,15 @@ def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
     counted = [run for run in whole if run["together"].get("experts")]
     if len(counted) > 2:
         fit = linear_fit([[run["together"]["experts"] for run in counted]], [run["tpotMs"]["mean"] for run in counted])
-        out["tpotOverExperts"] = {"baseMs": round(fit.coefficients[0], 4), "msPerExpert": round(fit.coefficients[1], 4), "r2": round(fit.r2, 4)}
+        out["tpotOverExperts"] = {
+            "baseMs": round(fit.coefficients[0], 4),
+            "msPerExpert": round(fit.coefficients[1], 4),
+            "r2": round(fit.r2, 4),
+        }
     return out
 
 
-_FIGURES = {
+_FIGURES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "tpotP50": lambda run: run["tpotMs"]["p50"],
     "tpotP99": lambda run: run["tpotMs"]["p99"],
     "itlP50": lambda run: run["itlMs"]["p50"],
@@ -245,7 +271,8 @@ def name_of(options: argparse.Namespace) -> str:
 
 
 def seconds_of(options: argparse.Namespace) -> float:
-    return 80 + options.rounds * len(options.policies.split(",")) * (options.seconds + 14)
+    runs: int = options.rounds * len(options.policies.split(","))
+    return 80 + runs * float(options.seconds + 14)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -259,5 +286,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def kinds() -> Sequence[StepKind]:
-    more = tuple(f"--decoders {count} --batch {batch}" for count in prepare.DECODERS for batch in RATES if (count, batch) not in ((4, 10), (4, 20)))
+    more = tuple(
+        f"--decoders {count} --batch {batch}" for count in prepare.DECODERS for batch in RATES if (count, batch) not in ((4, 10), (4, 20))
+    )
     return [StepKind("tpot", "TPOT under the policies, in rounds", seconds_of, run, servers_of, name_of, add_options, more)]

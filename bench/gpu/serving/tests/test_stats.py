@@ -6,6 +6,7 @@ import random
 
 import numpy as np
 import pytest
+
 from lab import stats
 
 

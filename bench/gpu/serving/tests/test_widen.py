@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from eldr_inside import widen
+
 from lab.models import model_folder
 from staging.paths import Stage
 
@@ -32,7 +33,9 @@ def written(source: Path, folder: Path, hidden: int, width: int) -> Path:
     tensors = safetensors.load_file(source / "model.safetensors")
     (folder / "model.safetensors").unlink()
     safetensors.save_file(
-        {name: widener(name, tensor).contiguous() for name, tensor in tensors.items()}, folder / "model.safetensors", metadata={"format": "pt"}
+        {name: widener(name, tensor).contiguous() for name, tensor in tensors.items()},
+        folder / "model.safetensors",
+        metadata={"format": "pt"},
     )
     return folder
 

@@ -42,8 +42,9 @@ class Profile:
             return
         profiler, self._profiler = self._profiler, None
         profiler.__exit__(None, None, None)
-        rows = [
-            {"name": str(event.key)[:120], **{column: getattr(event, column, 0) for column in _COLUMNS}} for event in profiler.key_averages()
+        rows: list[dict[str, Any]] = [
+            {"name": str(event.key)[:120], **{column: getattr(event, column, 0) for column in _COLUMNS}}
+            for event in profiler.key_averages()
         ]
         rows.sort(key=lambda row: -row["self_device_time_total"] - row["self_cpu_time_total"])
         text = json.dumps({"steps": STEPS, "unit": "µs", "operations": rows[:120]})

@@ -17,7 +17,7 @@ def install() -> None:
     if "wide" in _LOAD_FORMAT_TO_MODEL_LOADER:
         return
 
-    class WideLoader(DefaultModelLoader):
+    class WideLoader(DefaultModelLoader):  # type: ignore[misc]  # vLLM's class has no types here
         def __init__(self, load_config: Any) -> None:
             load_config = copy.copy(load_config)
             load_config.load_format = "safetensors"  # how DefaultModelLoader finds the files
