@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+pytest.importorskip("torch")
 pytest.importorskip("triton")
 
 # In a process of its own, because the other tests interpret the kernels.
