@@ -114,10 +114,9 @@ def run(context: Context) -> None:
             reference = forward or answers[case.reference][turn]
             row = result.item(
                 "cases",
-                {"case": name, "round": turn},
+                {"case": name, "round": turn, "name": f"{case.what}, {turn}", "runner": case.engine.runner, "against": against},
                 partial(compared, answers[name][turn], reference, shape),
             )
-            row |= {"name": f"{case.what}, {turn}", "runner": case.engine.runner, "against": against}
             say(name, turn, {key: row[key] for key in ("promptDiffering", "decodeDiffering", "differingByLayer", "covered")})
     result.finish()
 
