@@ -108,7 +108,9 @@ def flags_of(engine: Engine, device: DeviceName) -> list[str]:
 
 
 def environment_of(engine: Engine, stage: Stage, device: DeviceName, nixl_port: int) -> dict[str, str]:
-    env = {key: value for key, value in os.environ.items() if key not in ("PYTHONDONTWRITEBYTECODE", "OUT")}
+    # Without what differs between commands: a server must be recognized by a later one.
+    dropped = ("PYTHONDONTWRITEBYTECODE", "OUT", "ELDR_COMMIT", "ELDR_STAGE")
+    env = {key: value for key, value in os.environ.items() if key not in dropped}
     path = [CHECKOUT / "python", HERE / "inside", entry_points(stage), *([stage.site] if stage.site.is_dir() else [])]
     env |= {
         "PYTHONPATH": os.pathsep.join(map(str, path)),
