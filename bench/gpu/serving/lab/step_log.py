@@ -81,8 +81,8 @@ def by_batch(steps: list[Step]) -> dict[str, list[float]]:
     }
 
 
-def thinned(count: int, most: int) -> list[int]:
+def thinned(count: int, limit: int) -> list[int]:
     """Indices of at most that many items, evenly spaced."""
-    if count <= most:
+    if count <= limit:
         return list(range(count))
-    return [index * count // most for index in range(most)]
+    return [index * count // limit for index in range(limit)]

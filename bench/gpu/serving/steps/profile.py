@@ -30,7 +30,7 @@ from . import engines
 from .common import TEMPERATURE, Context, StepKind
 
 SHAPES = ("wide", "qwen3-30b-a3b", "gpt-oss-120b", "gemma-4-26b-a4b")
-MOST_STEPS = 4000
+MAX_STEPS = 4000
 # Batch size, and the domain of its prompts.
 WIDE_CELLS = [(size, "mixed") for size in (1, 2, 4, 8, 12, 16, 20, 24, 32, 40, 48, 64)]
 WIDE_CELLS += [(size, domain) for size in (8, 16, 32) for domain in ("code", "zh")]
@@ -219,7 +219,7 @@ def join(body: dict[str, Any], shape: str, context: Context) -> None:
     raw = [{**row, "cell": index} for index, cell in enumerate(body["cells"]) for row in cell["raw"]]
     if any("experts" in row for row in raw):  # a few steps at the end of a cell are not counted
         raw = [row for row in raw if "experts" in row]
-    kept = [raw[index] for index in step_log.thinned(len(raw), MOST_STEPS)]
+    kept = [raw[index] for index in step_log.thinned(len(raw), MAX_STEPS)]
     columns = {name: [row[name] for row in kept] for name in (kept[0] if kept else ("ms", "batch"))}
     body["steps"] = columns
     body["kept"] = {"recorded": recorded_steps, "kept": len(kept), "how": "evenly spaced, at most 600 of each cell"}

@@ -200,10 +200,10 @@ def one_run(context: Context, servers: dict[str, Server], settings: dict[str, An
     }
 
 
-def kept_steps(steps: list[list[step_log.Step]], first: float, most: int = 1000) -> dict[str, list[float]]:
+def kept_steps(steps: list[list[step_log.Step]], first: float, limit: int = 1000) -> dict[str, list[float]]:
     """Some of the steps, for a regression of their time on their experts."""
     flat = sorted(((worker, step) for worker, one in enumerate(steps) for step in one if step.experts), key=lambda pair: pair[1].done)
-    kept = [flat[index] for index in step_log.thinned(len(flat), most)]
+    kept = [flat[index] for index in step_log.thinned(len(flat), limit)]
     return {
         "worker": [worker for worker, _ in kept],
         "startMs": [round(1000 * (step.done - first) - step.ms, 2) for _, step in kept],
