@@ -30,9 +30,13 @@ class Profile:
         (self.folder / "go").unlink()
         from torch.profiler import ProfilerActivity, profile
 
-        self._profiler = profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])
-        self._profiler.__enter__()
-        self._left = STEPS
+        try:  # the engine must survive a machine that refuses profiling, such as under MPS
+            profiler = profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])
+            profiler.__enter__()
+        except Exception as error:
+            self._write({"failed": f"{type(error).__name__}: {error}"})
+            return
+        self._profiler, self._left = profiler, STEPS
 
     def after(self) -> None:
         if self._profiler is None:
@@ -41,15 +45,23 @@ class Profile:
         if self._left > 0:
             return
         profiler, self._profiler = self._profiler, None
-        profiler.__exit__(None, None, None)
-        rows: list[dict[str, Any]] = [
-            {"name": str(event.key)[:120], **{column: getattr(event, column, 0) for column in _COLUMNS}}
-            for event in profiler.key_averages()
-        ]
-        rows.sort(key=lambda row: -row["self_device_time_total"] - row["self_cpu_time_total"])
-        text = json.dumps({"steps": STEPS, "unit": "µs", "operations": rows[:120]})
-        (self.folder / "operations.new").write_text(text)
+        try:
+            profiler.__exit__(None, None, None)
+            self._write({"steps": STEPS, "unit": "µs", "operations": _operations(profiler)})
+        except Exception as error:
+            self._write({"failed": f"{type(error).__name__}: {error}"})
+
+    def _write(self, value: dict[str, Any]) -> None:
+        (self.folder / "operations.new").write_text(json.dumps(value))
         os.replace(self.folder / "operations.new", self.folder / "operations.json")
+
+
+def _operations(profiler: Any) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = [
+        {"name": str(event.key)[:120], **{column: getattr(event, column, 0) for column in _COLUMNS}} for event in profiler.key_averages()
+    ]
+    rows.sort(key=lambda row: -row["self_device_time_total"] - row["self_cpu_time_total"])
+    return rows[:120]
 
 
 def install(folder: str) -> None:
