@@ -26,7 +26,7 @@ const { values: options } = parseArgs({
 const seed = Number(options.seed)
 const dist = resolve(options.dist)
 // Readers need to know whether the machine had other work.
-const about = `${header(seed)}, load ${loadavg()[0].toFixed(1)} before`
+const about = `${header(seed)}, load average ${loadavg()[0].toFixed(1)} at the start`
 console.log(about)
 
 const SHAPES = [
@@ -84,7 +84,7 @@ for (const shape of SHAPES) {
   )
   parts.push({
     title: `${shape.name}: ${shape.layers} layers × ${shape.experts} experts`,
-    note: `Exponent of K for the step from ${WORKERS.at(-2)} to ${WORKERS.at(-1)} workers follows, 1 being linear: ${powers.join(', ')}.`,
+    note: `Exponent of growth from ${WORKERS.at(-2)} to ${WORKERS.at(-1)} workers (1 is linear): ${powers.join(', ')}.`,
     ...table(['workers', 'jsq', 'eldr', 'union', 'union: dispatch', 'union: release', 'union: state'], rows),
   })
 }
@@ -93,7 +93,7 @@ if (options.json) writeFileSync(options.json, `${JSON.stringify({ about, seed, d
 if (options.out) {
   const page = [
     '# Decisions by number of workers',
-    'Written by `node bench/decision-scale.mjs --out`. Median time of a decision from raw counts, on one thread; union’s state is the growth of the process. Signatures, centroids and counts are random, which does not affect the time.',
+    'Written by `node bench/decision-scale.mjs --out`. Median time of a decision from raw counts, on one thread; union’s state is the memory by which the process grows. Signatures, centroids and counts are random, which does not affect the time.',
     about,
     ...parts.flatMap(({ title, note, markdown }) => [`## ${title}`, note, markdown]),
   ]

@@ -79,12 +79,12 @@ for (const shape of shapes) {
 const parts = [
   {
     title: 'A decision at the paper’s size: 48 layers, 128 experts, 16 workers',
-    note: 'Median of one decision from raw counts. The paper’s router needs 150 µs for the band alone (Table 1). Plain: straightforward loops over all 1,000 calibration requests.',
+    note: 'Median of one decision from raw counts. The paper’s router needs 150 µs for the band alone (Table 1). Plain loops: straightforward code that reads all 1,000 calibration requests.',
     ...table(['policy', 'ELDR', 'plain loops', 'ratio', 'dispatch', 'release'], against),
   },
   {
     title: 'Growth with workers and experts',
-    note: '1,000 calibration requests or twice the workers, whichever is more.',
+    note: 'Each row has 1,000 calibration requests, or two per worker if that is more.',
     ...table(['layers', 'experts', 'workers', 'eldr', 'union', 'union: dispatch', 'union: release'], growth),
   },
 ]

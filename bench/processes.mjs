@@ -144,12 +144,12 @@ console.log(`${about}\n\n${figures.text}\n\n${questions.text}\n\n${notes.join('\
 if (options.out) {
   const page = [
     '# Benchmarks of several processes',
-    'Written by `node bench/processes.mjs --out`. CPU times are the sum over all processes of a router. A relay asks the owner: `enter` for admission, `prefill` for a prefill worker, `decode` for a decode worker, with 16 KiB of counts.',
+    'Written by `node bench/processes.mjs --out`. CPU times are sums over all processes of a router. A relay sends the owner three requests: `enter` for admission, `prefill` for a prefill worker, and `decode` for a decode worker, with 16 KiB of counts.',
     about,
     '## Cost and throughput',
     figures.markdown,
     '## Latency of the owner',
-    'Medians of sequential requests to the owner. “Round trip” is the time beyond the decision itself. On an idle machine each request wakes two sleeping cores; “cores awake” is with lowest-priority programs running on them.',
+    'Medians of sequential requests to the owner. “Round trip” is the time beyond the decision itself. On an idle machine each request wakes two sleeping cores; “cores awake”: programs of lowest priority keep them awake.',
     questions.markdown,
     '## Notes',
     notes.map(note => `- ${note}`).join('\n'),

@@ -241,7 +241,7 @@ for (const distinct of [1, 2, 4, 8, 16]) {
 }
 const slope = slopeOf(byExperts.map(({ active, msPerStep }) => [active, msPerStep]))
 const experts = table(
-  ['different sequences of 16', 'experts active a layer', 'step', 'against the first'],
+  ['distinct sequences of 16', 'active experts per layer', 'step', 'against the first'],
   byExperts.map(({ distinct, active, msPerStep }) => [
     distinct,
     active.toFixed(1),
@@ -250,7 +250,7 @@ const experts = table(
   ]),
 )
 console.log(`\n${experts.text}\n`)
-const perExpert = `${((1e3 * slope) / model.config.layers).toFixed(1)} µs per distinct expert of a layer, ${((100 * slope) / byExperts.at(-1).msPerStep).toFixed(1)} % of the mixed step for one more in every layer`
+const perExpert = `Each distinct expert costs ${((1e3 * slope) / model.config.layers).toFixed(1)} µs in a layer; one more in every layer adds ${((100 * slope) / byExperts.at(-1).msPerStep).toFixed(1)} % to the last row’s step.`
 console.log(perExpert)
 
 function slopeOf(points) {
@@ -292,11 +292,11 @@ if (options.out) {
     '',
     '## Step time by active experts',
     '',
-    `A batch of ${FIXED} sequences with a varying number of distinct ones: the same arithmetic, but fewer expert weights are read.`,
+    `A batch of ${FIXED} sequences, of which some are copies: the arithmetic is the same, but copies read no further expert weights.`,
     '',
     experts.markdown,
     '',
-    `That is ${perExpert}.`,
+    perExpert,
     '',
   ]
   writeFileSync(options.out, page.join('\n'))

@@ -33,7 +33,7 @@ function eldr(...args) {
   return JSON.parse(text)
 }
 
-/** The trace, limited to the rows of a domain if one is given. */
+/** The trace, limited to the domains of the mix. */
 async function cut(split, mix) {
   const from = join(root, 'data', `tiny6-prompts.${split}.safetensors`)
   if (MIXES[mix] === undefined) return from
@@ -151,9 +151,9 @@ const rhoOf = (fit, name) =>
     .replace('-', '−') ?? '·'
 const transforms = ['count', 'count-idf', 'sqrt', 'binary', 'recent', 'recent-idf']
 const tables = [
-  '**Quality ρ** of each transform over all layers, and of the one that was taken on the layers that were kept:',
+  '**Quality ρ** of each transform over all layers; the last columns show the chosen transform, the selected layers, and its ρ on them:',
   markdown(
-    ['prompts', 'learnt from', 'held out', ...transforms, 'taken', 'layers', 'ρ'],
+    ['prompts', 'calibration', 'held out', ...transforms, 'chosen', 'layers', 'ρ'],
     measured.map(({ mix, requests, held, fits: [fit] }) => [
       mix,
       requests,
@@ -164,9 +164,9 @@ const tables = [
       fit.rho.toFixed(3),
     ]),
   ),
-  '**Clusters**, one a decode worker: mean cosine to the own centroid, and the share of requests whose domain is the most frequent one of their cluster:',
+  '**Clusters**, one per decode worker: mean cosine of requests to their centroid, and share of requests that belong to the most frequent domain of their cluster:',
   markdown(
-    ['prompts', ...WORKERS.flatMap(k => [`${k} workers: cosine`, 'of the main domain', 'sizes'])],
+    ['prompts', ...WORKERS.flatMap(k => [`${k} workers: cosine`, 'in the main domain', 'sizes'])],
     measured.map(({ mix, fits }) => [
       mix,
       ...fits.flatMap(fit => [

@@ -13,7 +13,7 @@ export const ERRORS = {
     todo: 'Check that its folder exists, that this user may write there and that the disk has space.',
   },
   ELDR_FILE_TRUNCATED: {
-    text: 'The file ends before its data does',
+    text: 'The file is truncated',
     todo: 'Copy or download the file again; compare its size with the original.',
   },
   ELDR_FILE_NOT_SAFETENSORS: {
@@ -38,7 +38,7 @@ export const ERRORS = {
   },
   ELDR_TENSOR_MISSING: {
     text: 'A required tensor is missing',
-    todo: 'Capture the tensor, or choose an option that does not need it; `eldr inspect FILE` lists both.',
+    todo: 'Capture the tensor, or choose an option that does not need it; `eldr inspect FILE` lists the tensors and what they allow.',
   },
   ELDR_TENSOR_BAD_TYPE: {
     text: 'A tensor has the wrong type',
@@ -50,7 +50,7 @@ export const ERRORS = {
   },
   ELDR_TENSOR_BAD_VALUE: {
     text: 'A tensor has an invalid value',
-    todo: 'Look for the bug in the capture; the message names the position of the value.',
+    todo: 'Fix the capture that wrote it; the message gives the position of the value.',
   },
   ELDR_MODEL_UNFIT: {
     text: 'The model’s files are broken or inconsistent, or this worker cannot run the model',
@@ -58,7 +58,7 @@ export const ERRORS = {
   },
   ELDR_TRACE_TOO_SMALL: {
     text: 'The trace has too few requests',
-    todo: 'Calibrate with more prompts, or request less.',
+    todo: 'Calibrate with more prompts, or use fewer workers or a smaller --holdout.',
   },
   ELDR_TRACE_OF_OTHER_PROMPTS: {
     text: 'The trace was captured from other prompts',

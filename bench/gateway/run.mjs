@@ -146,11 +146,11 @@ if (options.json)
 if (options.out) {
   const page = [
     '# Benchmarks of the gateway',
-    'Written by `node bench/gateway/run.mjs --out`. Two prefill and two decode workers, all fake; CPU times are of the router only.',
+    'Written by `node bench/gateway/run.mjs --out`. Two prefill and two decode workers, all fake. CPU times are those of the router only.',
     [
       'Ratios are medians over rounds; for costs lower is better, for rates higher.',
-      'Spread: the largest (max − min) ÷ median of a line, over rounds of one router.',
-      'Rates and times to the first token need an idle machine.',
+      'Spread: (max − min) ÷ median over the rounds of one router; a line shows its largest.',
+      'Rates and times to the first token are valid only on an idle machine.',
     ].join(' '),
     about,
     ...parts.flatMap(({ title, markdown }) => [`## ${title}`, markdown]),

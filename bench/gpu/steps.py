@@ -5,7 +5,7 @@ Two forms of file:
   whole batch, which is then split evenly. A layer's experts may also be one flat list of request·k ids. "batch" is checked when given.
 - .npz: `batch` int [S], `context` int [ΣB] and `experts` int [ΣB, layers, k], requests of all steps one after the other.
 
-Layer l of a shape takes the trace's layer ⌊l·L_trace/L⌋ (design.md, decision 11). Where the shape's top-k is smaller than the trace's
+Layer l of a shape takes the trace's layer ⌊l·L_trace/L⌋. Where the shape's top-k is smaller than the trace's
 the first ids of each token are taken; a larger one is refused."""
 
 import json

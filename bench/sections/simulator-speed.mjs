@@ -51,7 +51,7 @@ export async function policies({ measure, artifactFor, quick }) {
     title: 'Simulated tokens per second, by policy',
     notes: [
       `${DECODERS} decode workers, ${requests.toLocaleString('en')} requests of the lab16-task evaluation trace (16 layers × 128 experts, top-8, 48 decode steps each), profile h200-first, Poisson arrivals at ${DECODERS * PER_DECODER_PER_SECOND}/s, one thread. Million decode tokens per second of wall time and of CPU time (all threads); µs per request of 48 tokens. Batch, active experts and TPOT are results of the runs.`,
-      'Signatures and predictions are computed once per trace row, as in `eldr simulate`, except where the policy says per request, as in a gateway. Trace rows are drawn in passes, which searches for a free row; the second line shows the time without that search.',
+      'Signatures and predictions are computed once per trace row, as in `eldr simulate`. Rows marked “per request” compute them for each request, as a gateway does. Trace rows are drawn in passes, which takes a search for a free row; the second line shows the time without it.',
     ],
     tables: [
       {

@@ -1,7 +1,7 @@
-"""ELDR's plugin for vLLM: hands off which experts a prompt used together with its KV cache.
+"""ELDR's plugin for vLLM: adds the experts that a prompt used to the hand-off of its KV cache.
 
-vLLM calls `register` in every process it starts, perhaps more than once. It must not fail: a server with the
-plugin installed but not configured must behave like a server without it."""
+vLLM calls `register` in every process it starts, sometimes more than once. `register` must not fail: a server
+with the plugin installed but not configured must behave like a server without it."""
 
 from __future__ import annotations
 

@@ -10,20 +10,20 @@ from typing import Any, Final
 
 
 class Unsupported(Exception):
-    """Why this engine's experts cannot be captured. Requests are served as usual; hand-offs carry the
-    reason."""
+    """This engine's experts cannot be captured. The message says why; hand-offs carry it. Requests are
+    served as usual."""
 
 
-# Their ids are not the model's expert ids: they include zero experts or append shared experts.
+# Routers whose ids are not the model's expert ids: they include zero experts or append shared experts.
 _ROUTERS_WITH_OTHER_IDS: Final = ("ZeroExpertRouter", "AiterSharedRoutedFusedMoERouter")
-# Ids above 256 experts are stored as signed 16-bit integers.
+# With more than 256 experts, ids are stored as signed 16-bit integers.
 MAX_EXPERTS: Final = 2**15 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The KV group whose slots index the store: the first with full attention. Sliding windows recycle
-    blocks; state spaces have none."""
+    """The KV group whose slots index the store: the first with full attention. Groups with sliding windows
+    free blocks while a request runs; state-space groups have no slot per token."""
 
     index: int
     block_size: int
@@ -45,7 +45,8 @@ class Routed:
 
 
 def group_of(kv_cache_config: Any, longest: int) -> Group:
-    """longest: tokens of the longest request. A sliding window of that size never frees a block."""
+    """longest: tokens of the longest possible request. A sliding window of at least that size never frees a
+    block, so it counts as full attention."""
     from vllm.v1 import kv_cache_interface as kv
 
     is_full = getattr(kv, "is_full_attention_spec", None) or (lambda spec: isinstance(spec, kv.FullAttentionSpec))
@@ -71,9 +72,9 @@ def check_parallel(vllm_config: Any) -> None:
 
 
 def check_compiled(vllm_config: Any, device: Any) -> None:
-    """On a CPU torch.compile traces through the routers and loses the effect of a hook after the first step
-    (seen on 0.32, whose engine then crashed with and without the plugin). On an accelerator the MoE layer is
-    opaque to torch.compile."""
+    """On a CPU, torch.compile traces into the routers, and hooks have no effect after the first step (seen on
+    0.32, whose engine then crashed with and without the plugin). On an accelerator, the MoE layer is opaque
+    to torch.compile."""
     mode = getattr(vllm_config.compilation_config, "mode", None)
     if device.type == "cpu" and mode is not None and int(mode) != 0:
         raise Unsupported("layers are compiled on a CPU, which hides their routers; start with --enforce-eager")
@@ -150,7 +151,7 @@ def kernel_of(runner: Any) -> Any:
 
 
 def slots_in_context(layer_name: str) -> Any:
-    """Slots of a KV group in the running step; None in a dry run."""
+    """Slots of a KV group in the running step; None in a dummy run."""
     from vllm.forward_context import get_forward_context, is_forward_context_available
 
     if not is_forward_context_available():
@@ -160,8 +161,8 @@ def slots_in_context(layer_name: str) -> Any:
 
 
 def own_rows(dp_rank: int, rows: int) -> tuple[int, int]:
-    """Range of this rank's rows. With data parallelism a layer may route the tokens of all ranks,
-    concatenated; their numbers are on the host."""
+    """Range of this rank's rows. With data parallelism, a layer may route the concatenated tokens of all
+    ranks; the number of tokens per rank is known on the host."""
     from vllm.forward_context import get_forward_context
 
     data = getattr(get_forward_context(), "dp_metadata", None)
@@ -205,8 +206,8 @@ def ranks() -> tuple[int, int]:
 
 
 def rewrites_slots(vllm_config: Any, kv_cache_config: Any) -> bool:
-    """True if a slot may be computed more than once without a new allocation of its block, or if prefix hits
-    may share a part of a block."""
+    """True if a slot may be computed again while its block stays allocated, or if prefix hits may share part
+    of a block."""
     return (
         vllm_config.speculative_config is not None
         or getattr(vllm_config.kv_transfer_config, "kv_load_failure_policy", "fail") == "recompute"
@@ -215,11 +216,12 @@ def rewrites_slots(vllm_config: Any, kv_cache_config: Any) -> bool:
 
 
 def shares_parts_of_blocks(vllm_config: Any, kv_cache_config: Any) -> bool:
-    """True if prefix hits may end within a block. Such a block is copied whole, and counts per block cannot
-    tell which of its tokens belong to the new prompt. vLLM hashes prompts in units of prefix_match_unit, or
-    else of the greatest common divisor of its groups' block sizes; a state space that keeps no states at
-    block ends ("align") disables finer units. Computed from values that scheduler and workers share, so that
-    both agree; block sizes are those of one rank, since context parallelism is unsupported."""
+    """True if prefix hits may end within a block. vLLM then copies the whole block, and counts per block
+    cannot tell which of its tokens belong to the new prompt. vLLM hashes prompts in units of
+    prefix_match_unit or, by default, of the greatest common divisor of its groups' block sizes. A
+    state-space group in a mode other than "align" disables units smaller than a block. The inputs are the
+    same in scheduler and workers, so both agree; block sizes are those of one rank, since context
+    parallelism is unsupported."""
     specs = [group.kv_cache_spec for group in kv_cache_config.kv_cache_groups]
     for spec in specs:
         for part in getattr(spec, "kv_cache_specs", {"": spec}).values():

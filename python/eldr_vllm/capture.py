@@ -6,9 +6,9 @@ recorder (recorder.py). If layers are recorded as separate graphs, the reference
 from being reused by a later graph. The slots are a view of the engine's persistent tensor (with −1 for
 padding), so a recorded scatter sees the slots of each step.
 
-On a CPU there are no graphs, and `finish` does the work after the forward pass. (There torch.compile would
-trace through the hook and lose its effect, so binding.py rejects compiled layers; on an accelerator the layer
-is opaque to it.)"""
+On a CPU there are no graphs, and `finish` does the work after the forward pass. (binding.py rejects layers
+compiled for a CPU, because torch.compile would trace into the hook and lose its effect; on an accelerator the
+layer is opaque to it.)"""
 
 from __future__ import annotations
 

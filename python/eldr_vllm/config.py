@@ -17,14 +17,14 @@ class ConfigError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    # Capture counts for hand-offs and calibration. Default: on, except on a pure consumer (a decode worker).
+    # Capture counts for hand-offs and calibration. Default: on, except for kv_consumer (a decode worker).
     capture: bool = True
-    # Report distinct experts and batch size of decode steps. Default: on for a consumer.
+    # Report distinct experts and batch size of decode steps. Default: on for kv_consumer only.
     metrics: bool = False
     metrics_every: int = 1
     half_life: float | None = None
     store: Form | None = None
-    # Store what calibration requests need, even if another form of the store is smaller.
+    # Store ids per slot, which calibration requests need, even if counts per block are smaller.
     record: bool = False
     placement: str | None = None
     cluster: int | None = None

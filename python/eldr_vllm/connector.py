@@ -1,6 +1,6 @@
-"""`EldrConnector`: a KV connector that transfers no KV. One object lives in the scheduler and one in each
-worker; both forward vLLM's calls to handoff.py and worker.py. No error reaches vLLM: an error disables
-capture permanently, and requests are still served."""
+"""`EldrConnector`: a KV connector that transfers no KV. vLLM creates one in the scheduler, which forwards
+calls to handoff.py, and one in each worker, which forwards them to worker.py. Exceptions at run time do not
+reach vLLM: they disable capture permanently, and requests are still served."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Method = Callable[Concatenate["EldrConnector", P], R]
 
 
 def guarded(default: Any = None) -> Callable[[Method[P, R]], Method[P, R]]:
-    """An exception disables capture, not serving."""
+    """Wraps a method: an exception disables capture, and the call returns `default`."""
 
     def wrap(method: Method[P, R]) -> Method[P, R]:
         @wraps(method)
@@ -90,7 +90,7 @@ class EldrConnector(KVConnectorBase_V1, SupportsHMA):
 
     @guarded((0, False))
     def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int, bool]:
-        """Under MultiConnector only this call tells how much of the prompt is in this worker's own cache."""
+        """Under MultiConnector only this call says how much of the prompt is in this worker's own cache."""
         if self._hand_offs is not None:
             self._hand_offs.found_locally(request.request_id, num_computed_tokens)
         return 0, False
@@ -140,7 +140,7 @@ class EldrConnector(KVConnectorBase_V1, SupportsHMA):
         stage = 0
         try:
             rank, stage = binding.ranks()
-            # All tensor-parallel ranks route the same tokens in the same way: one of them is enough.
+            # All tensor-parallel ranks route the same tokens in the same way, so only rank 0 captures.
             if rank == 0:
                 self._worker = start.worker_of(self._vllm_config, self._kv_cache_config, self.config, kv_caches, stage)
         except Exception as error:
@@ -157,8 +157,8 @@ class EldrConnector(KVConnectorBase_V1, SupportsHMA):
             self._worker.begin(connector_metadata)
 
     def _settle(self) -> None:
-        """Runs once per step, in the first call after the forward pass: with speculative decoding
-        wait_for_save comes last."""
+        """Runs once per step, in whichever call vLLM makes first after the forward pass: with speculative
+        decoding wait_for_save comes last."""
         if not self._settled and self._worker is not None:
             self._settled = True
             self._worker.end(self._connector_metadata, self.config.metrics)

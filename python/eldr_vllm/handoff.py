@@ -1,9 +1,9 @@
 """The scheduler's half: tracks requests and their blocks, tells the workers which prompts end, and fills the
 hand-offs.
 
-vLLM asks for the `kv_transfer_params` of a finished request before it passes on what the workers counted in
-the same step (vllm.md §2.4). So `finished` returns a dictionary that `received` fills shortly afterwards,
-before anything is sent."""
+vLLM calls `request_finished`, which returns the `kv_transfer_params` of the response, before it calls
+`update_connector_output` with what the workers counted in the same step. So `finished` returns a dictionary
+that `received` fills shortly afterwards, before vLLM sends the response."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ OFF_LATE = "no counts came with the step that ended the prompt"
 
 @dataclass(slots=True)
 class Followed:
-    """A request whose experts are wanted."""
+    """A request that wants counts."""
 
     request: Any
     records: bool
     blocks: list[int] = field(default_factory=list)
-    asked: bool = False  # its sums were requested: once, at the first end of its prompt
+    asked: bool = False  # whether its sums were requested: once, when its prompt first ends
     counted: Counted | str | None = None  # a string says why there are none
     decode: dict[int, Array] = field(default_factory=dict)  # ids by position
 
@@ -48,7 +48,7 @@ class HandOffs:
         self.off: str | None = None
         self.on_off: Callable[[str], None] = lambda reason: None
         self._followed: dict[str, Followed] = {}
-        self._known: dict[str, int] = {}  # number of leading blocks that are not new: prefix hits, or blocks of an earlier admission
+        self._known: dict[str, int] = {}  # by request: leading blocks that are not new (prefix hits, or from an earlier admission)
         self._fresh: list[int] = []
         self._waiting: dict[str, tuple[Followed, dict[str, Any]]] = {}
 
@@ -67,16 +67,16 @@ class HandOffs:
         self._known[rid] = tokens // self.block_size
 
     def admitted(self, request: Any, blocks: Sequence[int]) -> None:
-        """blocks: all blocks that a request has now. Those after its own prefix hits are new, even if another
-        connector loads them; their experts are then unknown. After such a load the request is admitted a
-        second time, with more blocks."""
+        """blocks: all blocks that the request has now. Those after its prefix hits in this worker's cache are
+        new, even if another connector loads them; the experts of loaded blocks are unknown. After such a
+        load, vLLM admits the request again, with more blocks."""
         self.follow(request)
         rid = request.request_id
         self._fresh.extend(blocks[self._known.get(rid, 0) :])
         self._known[rid] = len(blocks)
 
     def step(self, out: Any) -> StepMeta:
-        """out: vLLM's SchedulerOutput, before it advances the requests."""
+        """out: vLLM's SchedulerOutput, before vLLM advances num_computed_tokens of the requests."""
         tokens: int = out.total_num_scheduled_tokens
         copies = getattr(out, "kv_cache_block_copies", None)
         if tokens == 0 and not self._fresh and not copies:
@@ -130,8 +130,8 @@ class HandOffs:
     # ---- after the step --------------------------------------------------------------------------
 
     def finished(self, request: Any, aborted: bool) -> dict[str, Any] | None:
-        """Returns the `kv_transfer_params` of the response; filled at once if the counts are available,
-        otherwise in `received`."""
+        """Returns the `kv_transfer_params` of the response, filled now if the counts are complete, otherwise
+        in `received`."""
         rid = request.request_id
         self._known.pop(rid, None)
         followed = self._followed.pop(rid, None)
@@ -165,7 +165,7 @@ class HandOffs:
         self._fresh = []
 
     def excuse(self, request: Any) -> dict[str, Any] | None:
-        """The reason for a request that wanted counts, if its state was dropped after a failure."""
+        """`kv_transfer_params` that say why capture is off, if the request wanted counts."""
         self._followed.pop(request.request_id, None)
         wanted = self.off is not None and _wanted(request.kv_transfer_params)[0]
         return {"eldr": {"off": self.off}} if wanted else None
@@ -230,9 +230,9 @@ def _wanted(params: Any) -> tuple[bool, bool]:
 
 
 def _pair(copy: Any) -> tuple[int, int]:
-    """A copy-on-write of a partly shared block. vLLM does not say which KV group it belongs to. All groups
-    take their ids from one pool, so an id belongs to one group at a time: copying the row of another group's
-    block is harmless, since no sum reads it before the block is allocated again."""
+    """Source and target of a copy-on-write of a partly shared block. vLLM does not say which KV group the
+    block belongs to. All groups take ids from one pool, so an id belongs to one group at a time. Copying the
+    row of another group's block is harmless: no sum reads it before the block is allocated again."""
     source = getattr(copy, "src_block_id", None)
     target = getattr(copy, "dst_block_id", None)
     if source is None or target is None:

@@ -1,6 +1,7 @@
-"""Chooses the form of the store. Ids per slot: [slots][layers][top_k], overwritten each time a slot is
-computed. Counts per block: [blocks][layers][experts], incremented. The smaller one is used; if they are about
-equal, ids: they stay correct when a slot is computed twice, and decode ids can be read from them."""
+"""Chooses the form of the store: ids per slot ([slots][layers][top_k], overwritten each time a slot is
+computed) or counts per block ([blocks][layers][experts], incremented). The smaller form is used. If their
+sizes are about equal, ids are used: they stay correct when a slot is computed twice, and decode ids can be
+read from them."""
 
 from __future__ import annotations
 
@@ -8,8 +9,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 Form = Literal["slots", "blocks"]
-# Ids may use this much more memory: at 128 experts, top 8 and blocks of 16 the forms differ by 14 bytes of
-# 6,160.
+# Ids are preferred up to this ratio of sizes: at 128 experts, top 8 and blocks of 16 the forms differ by 14
+# bytes of 6,160.
 PREFER_SLOTS: Final = 1.05
 # A block's recent row holds 2^(−(blockEnd − t)/h) in 32-bit floats, which underflow near 2^−126.
 _LEAST_EXPONENT: Final = 100
@@ -43,7 +44,7 @@ class Layout:
 
     @property
     def nbytes(self) -> int:
-        """Includes one scratch row, which takes the padding."""
+        """Includes one scratch row, to which padding is written."""
         scratch = self.layers * self.top_k * self.id_bytes + 1 if self.form == "slots" else self.block_bytes
         return self.blocks * self.block_bytes + scratch
 
@@ -54,8 +55,8 @@ def with_form(layout: Layout, form: Form) -> Layout:
 
 def choose(layout: Layout, rewrites: bool = False, wanted: Form | None = None) -> Layout:
     """rewrites: slots may be computed more than once, or their ids must be read back; then only ids per slot
-    are correct. Compares the sizes for one layer, so that the scheduler, which has no layers, and all
-    pipeline stages choose the same form."""
+    work. Compares the sizes for one layer, so that all pipeline stages and the scheduler, which has no
+    layers, choose the same form."""
     slots, blocks = with_form(layout, "slots"), with_form(layout, "blocks")
     too_steep = layout.half_life is not None and layout.block_size > _LEAST_EXPONENT * layout.half_life
     if rewrites or too_steep or wanted == "slots":

@@ -1,5 +1,5 @@
-"""Writes to vLLM's log: a child of its logger uses its format. Every line starts with "eldr:";
-docs/guides/vllm.md lists them."""
+"""Writes to vLLM's log, in its format, through a child of its logger. Every line starts with "eldr:";
+docs/guides/vllm.md lists the lines."""
 
 from __future__ import annotations
 

@@ -15,15 +15,14 @@ class StepMeta:
     """Scheduler → workers, before the forward pass."""
 
     tokens: int = 0
-    # Number of requests of a decode step, in which each request has one token; 0 for other steps.
+    # Requests in the step if it is a decode step (one token per request), otherwise 0.
     decode_batch: int = 0
-    # Newly allocated blocks, then copies of blocks (from, to).
+    # Newly allocated blocks, and copies of blocks as (from, to); blocks are reset before they are copied.
     fresh: list[int] = field(default_factory=list)
     copies: list[tuple[int, int]] = field(default_factory=list)
     # Prompts whose last token is computed in this step.
     ends: dict[str, End] = field(default_factory=dict)
-    # Generated tokens of calibration requests that are computed in this step: request → (position, slot) of
-    # each.
+    # Generated tokens of calibration requests that are computed in this step, by request: (position, slot).
     records: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
 
     @property
@@ -31,7 +30,8 @@ class StepMeta:
         return bool(self.ends or self.records)
 
 
-# Shared by most steps of an idle prefill worker that holds blocks for decode workers: avoids allocations.
+# One object for all empty steps, to avoid allocations: a prefill worker that is idle but holds blocks for
+# decode workers takes many.
 EMPTY_STEP = StepMeta()
 
 
@@ -60,7 +60,7 @@ def _now(value: Any) -> Later:
 
 @dataclass(slots=True)
 class Part:
-    """Counts of one pipeline stage: its MoE layers in increasing order, and sums in the order of
+    """Counts of one pipeline stage. layers: its MoE layers in increasing order; sums: in the order of
     `requests`."""
 
     layers: list[int]

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Final
 
-# If the device lags by more steps than this, the oldest ones are dropped; nothing waits for the device.
+# If more steps than this wait for the device, the oldest are dropped; the host never waits for the device.
 _MAX_PENDING: Final = 64
 
 
 class Tally:
-    """A worker's sums since the last report. Takes results of the device once they are available."""
+    """A worker's sums since the last report. Adds results of the device once they are available."""
 
     def __init__(self, layers: list[int], every: int = 1) -> None:
         self.layers, self.every = layers, every
@@ -63,8 +63,8 @@ class Tally:
 
 
 def joined(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Joins reports of one worker over time, or of pipeline stages, which have different layers but the same
-    steps."""
+    """Joins two reports: of one worker at different times, or of two pipeline stages, which have different
+    layers but the same steps."""
     if not one:
         return other
     if not other:

@@ -57,7 +57,7 @@ def on_gpu() -> bool:
 
 
 def delay_agents(bind: Any, microseconds: int) -> None:
-    """Patches a module once, even if called again."""
+    """Patches NIXL's module so that every new agent has the delay; further calls do nothing."""
     if getattr(bind, "_eldr_delay", None) is not None:
         return
     make = bind.nixlAgent

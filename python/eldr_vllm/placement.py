@@ -1,9 +1,9 @@
 """Places each layer's logical experts on the ranks given by a placement file.
 
-vLLM has no such file. It builds an expert map per layer (`ExpertMapManager`, "linear"), which weight loading
-and kernels use to locate experts. `RoutedExperts` reads that map in `update_expert_map_info`, which runs
-while a layer is built, before any weight exists: there the map is replaced. Features that assume linear
-experts (all-to-all kernels, EPLB, the weight filter) are rejected."""
+vLLM has no such file. It builds an expert map per layer (`ExpertMapManager`, placement "linear"), which
+weight loading and kernels use to locate experts. `RoutedExperts` reads that map in `update_expert_map_info`,
+which runs while a layer is built, before any weight exists. This module replaces the map there. It rejects
+features that assume linear placement (all-to-all kernels, EPLB, the weight filter)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from . import binding, log
 from .config import Config, ConfigError, config_in
 from .placement_file import Placement, PlacementError, read_placement
 
-# According to vLLM (the text of ExpertMapManager), for kernels that do not report it themselves.
+# Kernels that use expert maps, according to messages of vLLM's ExpertMapManager; for kernels that do not
+# report it themselves.
 _KERNELS_WITH_MAPS: Final = ("Triton", "Marlin", "DeepGemm", "OAITriton", "UnfusedOAITriton", "Humming", "XPU")
 
 _placements: dict[tuple[str, int], Placement] = {}
@@ -31,7 +32,7 @@ def local_map(placement: Placement, cluster: int, layer: int, rank: int) -> list
 
 
 def check_fits(placement: Placement, cluster: int, layers: int, experts: int, ranks: int, model: str = "") -> None:
-    """model: the engine's name for it, used only in messages; names differ between servers of one model."""
+    """model: the engine's name for it, only for messages; servers of one model may use different names."""
     path = placement.path
     if cluster >= placement.clusters:
         raise PlacementError(f"{path}: cluster {cluster}; the file has {placement.clusters}, from 0")
@@ -46,14 +47,14 @@ def check_fits(placement: Placement, cluster: int, layers: int, experts: int, ra
 
 
 def moe_layer_ids(hf_config: Any, hidden_layers: int) -> list[int]:
-    """Ids of a model's MoE layers from its configuration, in the spellings of all model families with dense
-    layers."""
+    """Ids of a model's MoE layers, from its configuration. Model families with dense layers use different
+    fields for this."""
 
     def get(name: str, default: Any) -> Any:
         return getattr(hf_config, name, default)
 
     def within(start: int, end: int, step: int) -> list[int]:
-        """Every step-th layer, counted from 1."""
+        """Every step-th layer (layers counted from 1) from start to end."""
         return [layer for layer in range(hidden_layers) if start <= layer <= end and step > 0 and (layer + 1) % step == 0]
 
     last = hidden_layers - 1
@@ -101,7 +102,7 @@ def install() -> None:
 
 
 def require(config: Config) -> None:
-    """Called when the connector starts: a placement that cannot be applied must be an error."""
+    """Called when the connector starts. Raises if a placement is configured but cannot be applied."""
     if config.placement is None:
         return
     try:
@@ -113,15 +114,15 @@ def require(config: Config) -> None:
 
 
 def takes_maps(kernel: Any) -> bool:
-    """True if an MoE kernel uses the expert map. Other kernels assume linear experts and would compute wrong
-    results."""
+    """True if an MoE kernel uses the expert map. Other kernels assume linear placement and would compute
+    wrong results."""
     supports = getattr(kernel, "supports_expert_map", None)
     return bool(supports()) if supports is not None else type(kernel).__name__.startswith(_KERNELS_WITH_MAPS)
 
 
 def check_placed(vllm_config: Any, config: Config) -> None:
-    """After loading: checks that the MoE layers are the expected ones, each has its map, and its kernel uses
-    it."""
+    """After loading: checks that the MoE layers are the expected ones, and that each has its map and a kernel
+    that uses it."""
     if config.placement is None:
         return
     runners, model = binding.moe_runners(vllm_config), vllm_config.model_config

@@ -22,8 +22,8 @@ class PlacementError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """order: [clusters, layers, experts], the experts of rank 0, then those of rank 1, …, increasing within a
-    rank."""
+    """order: [clusters, layers, experts]: the experts of rank 0, then of rank 1, and so on, in increasing
+    order within a rank."""
 
     path: str
     model: str

@@ -30,7 +30,7 @@ def hand_offs_of(vllm_config: Any, kv_cache_config: Any, config: Config, version
         binding.check_parallel(vllm_config)
         group = binding.group_of(kv_cache_config, int(vllm_config.model_config.max_model_len))
         experts, top_k = binding.model_shape(vllm_config)
-        # Only its form is used, which does not depend on the layers.
+        # Only the form of this layout is used, which does not depend on the number of layers.
         layout = _layout(vllm_config, kv_cache_config, group, 1, experts, top_k, config)
         can_record = layout.form == "slots" and vllm_config.speculative_config is None
         stages = int(vllm_config.parallel_config.pipeline_parallel_size)

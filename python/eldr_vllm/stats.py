@@ -1,5 +1,4 @@
-"""The classes with which vLLM carries a connector's statistics from its workers to its log and to
-Prometheus."""
+"""The classes in which vLLM carries a connector's statistics from its workers to its log and Prometheus."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ class EldrStats(KVConnectorStats):
 
 
 class EldrPromMetrics(KVConnectorPromMetrics):
-    """The server continues to work without these metrics if they fail."""
+    """If these metrics fail, the server continues without them."""
 
     def __init__(self, vllm_config: Any, metric_types: Any, labelnames: list[str], engines: dict[int, list[object]]) -> None:
         super().__init__(vllm_config, metric_types, labelnames, engines)

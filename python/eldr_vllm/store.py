@@ -1,6 +1,7 @@
 """Stores the experts of every KV slot and sums them over requests. This is the NumPy reference;
-torch_store.py is tested against it. Indexed by slots of the full-attention KV group, so cached blocks keep
-the ids of the request that computed them, and a request's counts are sums over its block table."""
+torch_store.py is tested against it. The store is indexed by the slots of the full-attention KV group, so
+cached blocks keep the ids of the request that computed them, and a request's counts are sums over its block
+table."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """counts: [requests, layers, experts]; covered: [requests]; recent like counts, in tokens."""
+    """counts: [requests, layers, experts]; covered: [requests], tokens with known experts; recent: weighted
+    counts of the same shape, in tokens."""
 
     counts: Array
     covered: Array
@@ -58,7 +60,7 @@ class NumpyStore:
         return sum(array.nbytes for array in arrays if array is not None)
 
     def reset(self, blocks: Sequence[int]) -> None:
-        """Newly allocated blocks: their experts are unknown until they are computed here."""
+        """Marks the experts of newly allocated blocks as unknown until they are computed here."""
         if not blocks:
             return
         if self.layout.form == "slots":
@@ -69,7 +71,7 @@ class NumpyStore:
                 array[list(blocks)] = 0
 
     def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Blocks that the engine copies before the forward pass, as (from, to)."""
+        """Copies the entries of blocks that the engine copies before the forward pass. pairs: (from, to)."""
         if not pairs:
             return
         sources, targets = (list(blocks) for blocks in zip(*pairs, strict=True))

@@ -1,9 +1,9 @@
 """Counts of prompts that end: sums over their blocks, with plain operations. Used on a CPU, and where the
 kernels of device_sums.py cannot run; those are tested against it.
 
-Weights of recent tokens are integer multiples of 2^−40 from one table, so that their sum depends neither on
-the order of additions nor on the implementation of 2^x (counts per block hold floats instead and are summed
-as doubles)."""
+With ids per slot, weights of recent tokens are integer multiples of 2^−40 from one table, so that sums do not
+depend on the order of additions or on the implementation of 2^x. With counts per block, the store holds
+floats, which are summed as doubles."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _CHUNK_TOKENS: Final = 8192
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Inputs of the sums. Ids per slot: ids, known. Counts per block: counts, covered, and recent counts or
-    None."""
+    """Inputs of the sums. With ids per slot: ids, known flags, None. With counts per block: counts, numbers
+    of known tokens, and recent counts or None."""
 
     values: Tensor
     known: Tensor
@@ -35,8 +35,8 @@ class Sources:
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """[requests, cells], [requests], and [requests, cells] or None: views of one buffer, so that one copy
-    transfers all."""
+    """Outputs: [requests, cells], [requests], and [requests, cells] or None. They are views of one buffer, so
+    that one copy transfers all."""
 
     counts: Tensor
     covered: Tensor
@@ -129,16 +129,16 @@ class PlainPendingSums:
 
 
 def weight_table(half_life: float) -> Array:
-    """Weight of a token by its distance from the last one; the final entry, for all larger distances, is
-    0."""
+    """Weight of a token by its distance from the last token of the prompt. The final entry, 0, is for all
+    larger distances."""
     beyond = int(np.ceil(41 * half_life)) + 1
     return np.append(np.rint(np.exp2(-np.arange(beyond) / half_life) * UNITS).astype(np.int64), 0)
 
 
 def _columns(row: int, end: End, layout: Layout) -> Array:
-    """One column per block: block, request, number of its tokens in the prompt, and the distance of its start
-    from the prompt's end; with counts per block, instead of the distance, the factor of its recent counts as
-    the bits of a double."""
+    """One column per block of a prompt: block, request, number of the block's tokens in the prompt, and
+    tokens from the block's start to the prompt's end. With counts per block, the last row is instead the
+    factor of the block's recent counts, as the bits of a double."""
     size = layout.block_size
     count = -(-end.tokens // size)
     out = np.empty((4, count), np.int64)

@@ -1,5 +1,5 @@
-"""Versions of vLLM that this plugin supports. Other versions are tried as well: if something is missing
-there, nothing is captured."""
+"""Versions of vLLM that this plugin supports. It also tries other versions from OLDEST on; if something is
+missing there, nothing is captured."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def verdict(version: str) -> tuple[str, str]:
     if found < OLDEST:
         return (
             "old",
-            f"vLLM {version} is older than {OLDEST[0]}.{OLDEST[1]}, whose MultiConnector drops what a second connector hands off",
+            f"vLLM {version} is older than {OLDEST[0]}.{OLDEST[1]}; its MultiConnector drops what a second connector hands off",
         )
     if found in RUN:
         return "known", f"vLLM {version}; this plugin was run with {run}"

@@ -1,5 +1,5 @@
-"""The `eldr` object of `kv_transfer_params`, which a prefill worker hands off. The TypeScript side is
-src/wire/counts.ts; both are tested against test/golden/wire/vectors.json."""
+"""Format of the `eldr` object in the `kv_transfer_params` of a hand-off. The TypeScript side is
+src/wire/counts.ts; tests compare both with test/golden/wire/vectors.json."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Reject = Literal[
     "bad_value",
 ]
 REJECTS: Final = get_args(Reject)
-# Recent counts with a longer half-life could exceed 16 bits: 256 · Σ 2^(−d/178) > 65,535.
+# With a longer half-life, recent counts could exceed 16 bits: 256 · Σ 2^(−d/178) > 65,535.
 MAX_HALF_LIFE: Final = 177
 RECENT_UNITS: Final = 256
 _MAX_TOKENS: Final = 2**31 - 1
@@ -35,7 +35,7 @@ Floats = npt.NDArray[np.floating[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """Counts of a worker. counts: [layers, experts]; recent likewise, in tokens."""
+    """Counts of a prompt. counts: [layers, experts]; recent: weighted counts of the same shape, in tokens."""
 
     top_k: int
     tokens: int
@@ -56,7 +56,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Handoff:
-    """Validated counts, flat as received and still shifted."""
+    """Validated counts: flat, as received, with the shift not undone."""
 
     counts: npt.NDArray[np.uint16]
     tokens: int
@@ -98,7 +98,7 @@ def encode_decode(ids: Ints, experts: int) -> dict[str, Any]:
 
 
 def read(value: object, expected: Expected) -> Handoff | Reject:
-    """Counts of a hand-off, or why they cannot be used. Accepts any value and never raises."""
+    """Returns the counts of a hand-off, or why they cannot be used. Accepts any value and never raises."""
     if value is None:
         return "missing"
     if not isinstance(value, (Mapping, list)):
@@ -116,7 +116,7 @@ def read(value: object, expected: Expected) -> Handoff | Reject:
     tokens, covered, shift = (_whole(fields.get(key)) for key in ("tokens", "covered", "shift"))
     if tokens is None or not 0 < tokens <= _MAX_TOKENS or covered is None or not 0 <= covered <= tokens:
         return "bad_value"
-    # With an unnecessary shift, the truncation allowed below would accept any counts.
+    # Without this check, a large shift would let any counts pass the check of sums below.
     if shift is None or not 0 <= shift <= 15 or (shift > 0 and covered < 2 ** (15 + shift)):
         return "bad_value"
     if covered < expected.min_covered * tokens:
@@ -147,7 +147,8 @@ def _with_recent(plain: Handoff, fields: Mapping[str, Any], expected: Expected) 
     units = _cells(text, len(plain.counts))
     if units is None:
         return "bad_base64"
-    # It is unknown which tokens are covered; the last ones have the largest weights. Each cell is rounded.
+    # Upper limit of a layer's sum. It is unknown which tokens are covered, so assume the last ones, which
+    # weigh most; allow one unit per cell for rounding.
     last = (1 - 2 ** (-plain.covered / half_life)) / (1 - 2 ** (-1 / half_life))
     sums = units.reshape(expected.layers, expected.experts).astype(np.int64).sum(axis=1)
     if (sums > expected.top_k * RECENT_UNITS * last + expected.experts).any():
@@ -160,7 +161,7 @@ def _text(values: npt.NDArray[Any]) -> str:
 
 
 def _cells(text: str, cells: int) -> npt.NDArray[np.uint16] | None:
-    """Strict: exact length, standard alphabet, padded, no bits after the last byte."""
+    """Decodes strictly: exact length, standard alphabet, padded, no bits after the last byte; else None."""
     if len(text) != -(-2 * cells // 3) * 4 or not text.isascii():
         return None
     try:
@@ -173,7 +174,7 @@ def _cells(text: str, cells: int) -> npt.NDArray[np.uint16] | None:
 
 
 def _whole(value: object) -> int | None:
-    """JSON has one kind of number: 2.0 equals 2, and true is not a number."""
+    """A whole number, or None. As in JSON, 2.0 equals 2, and true is not a number."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return int(value) if isinstance(value, int) or value.is_integer() else None

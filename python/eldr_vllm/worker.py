@@ -1,4 +1,4 @@
-"""The worker's half: updates the store in each step and returns the sums that the scheduler requests."""
+"""The worker's half: updates the store in each step and computes the sums that the scheduler requests."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from .messages import Later, Part, StepCounts, StepMeta
 from .metrics import Tally
 
-if TYPE_CHECKING:  # it needs torch
+if TYPE_CHECKING:  # capture.py needs torch
     from .capture import Capture
 
 
 class Worker:
-    """layers: ids of this stage's MoE layers, increasing. capture is None if nothing can be captured; `off`
-    then says why."""
+    """layers: ids of this stage's MoE layers, increasing. capture: None if nothing is captured; `off` then
+    says why, unless the stage just has no MoE layers."""
 
     def __init__(self, stage: int, layers: list[int], capture: Capture | None, off: str | None, tally: Tally | None) -> None:
         self.stage, self.layers, self.capture, self.tally = stage, layers, capture, tally
@@ -38,8 +38,8 @@ class Worker:
             capture.fail("preparing a step", error)
 
     def end(self, meta: StepMeta, observe: bool) -> None:
-        """After the forward pass, while its context exists. observe: count the distinct experts of decode
-        steps."""
+        """After the forward pass, while its context still exists. observe: also count the distinct experts of
+        decode steps."""
         capture = self.capture
         if capture is None or meta.tokens == 0 or capture.off is not None:
             return

@@ -137,12 +137,9 @@ export function addBench(program: Command): void {
     .option('--rates <list>', 'rates of the sweep, in requests per second (default: 20,40)', rates)
     .option(
       '--topology <text>',
-      'topology of the sweep, simulated and without --url started (default: the gateway’s workers; without --url 2P4D)',
+      'topology to simulate and, without --url, to start (default: the gateway’s workers; without --url 2P4D)',
     )
-    .option(
-      '--artifact <file>',
-      'artifact that the gateway of the sweep uses (without --url default: fitted)',
-    )
+    .option('--artifact <file>', 'artifact of the gateway in a sweep (default: fitted if there is no --url)')
     .option('--profile <name>', 'cost profile of the sweep’s workers (default: h200-first)')
     .addOption(
       new Option('--admin-token <token>', 'token for the gateway’s admin API, used by a sweep').env(

@@ -48,7 +48,7 @@ export function addCalibrate(program: Command): void {
     .addOption(
       new Option(
         '--split <name>',
-        'kind of trace in --out: evaluation (records the experts of every step) for prompts that were already held out',
+        'kind of trace to write to --out; evaluation, for held-out prompts, records the experts of every step',
       )
         .choices(['calibration', 'evaluation'])
         .default('calibration'),

@@ -52,8 +52,8 @@ function stalenessRequest(flags: StalenessFlags): StalenessOptions {
     topology,
     requests,
     arrivals: 'poisson',
-    // In passes, a row that is already running is passed over, and a trace has fewer rows than a full cluster
-    // has requests.
+    // 'passes' would skip rows that are in flight, but a full cluster has more requests in flight than the
+    // trace has rows.
     rows: 'replacement',
     artifact,
   } as const

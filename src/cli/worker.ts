@@ -51,7 +51,7 @@ export function addWorker(program: Command): void {
     .option('--host <host>', 'listen address', '127.0.0.1')
     .option('--port <n>', 'port of the HTTP server; 0 picks a free port', port, 8000)
     .option('--kv-port <n>', 'port from which decode workers read KV blocks; 0 picks a free port', port, 0)
-    .option('--kv-host <host>', 'host name that decode workers use to reach it (default: --host)')
+    .option('--kv-host <host>', 'host name that decode workers use to reach --kv-port (default: --host)')
     .addOption(
       new Option('--backend <name>', 'back end that runs the steps')
         .choices(['replay', 'tiny'])
@@ -84,13 +84,13 @@ export function addWorker(program: Command): void {
     )
     .option(
       '--max-model-len <tokens>',
-      'maximum length of prompt plus output (default: 32768, for tiny the model’s positions; at most what the blocks hold)',
+      'maximum length of prompt plus output (default: 32768, for tiny the model’s maximum; never more than --blocks can hold)',
       wholeNumber(2, 2 ** 28),
     )
     .option('--no-prefix-caching', 'disable prefix caching')
     .option(
       '--model <name>',
-      'replay: model name for clients (default: the trace’s); tiny: model folder (default: models/tiny6)',
+      'replay: model name for clients; tiny: model folder (default: the trace’s model; for tiny models/tiny6)',
     )
     .option(
       '--served-model-name <name>',

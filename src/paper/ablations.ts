@@ -91,7 +91,7 @@ export function balance(context: Context): Simulated<Exhibit> {
           finding:
             'Plain K-means lowers the median by up to 9.8 % and raises p99 by up to 17.4 %; balanced clusters lower both, by up to 12.6 % and 6.8 %.',
           differs:
-            'Traffic of the next seconds does not have the shares of the calibration, so clusters of equal size do not get equal load. Why that shows at p99 here and not in the paper is not known.',
+            'The mix of requests within a few seconds differs from the calibration mix, so clusters of equal size do not get equal load. Why this affects p99 here and not in the paper is not known.',
         },
         source: `${simulatedFrom(context, context.workloads)} τ = 0.1; mean over the rates of four loads.`,
         tables: [changeTable('clusters', groups)],

@@ -55,7 +55,7 @@ export function activeByBatch(context: Context): Simulated<Exhibit> {
         paper: {
           finding: '22.0 % fewer on Qwen3-30B-A3B and the task workload, averaged over batch sizes.',
           differs:
-            'On lab16 batches of one domain differ half as much from mixed ones as in the paper (Fig. 4), and routing cannot save more than the requests share.',
+            'On lab16 a batch of one domain differs from a mixed batch half as much as in the paper (Fig. 4), and routing cannot save more experts than the requests share.',
         },
         source: `${simulatedFrom(context, context.workloads)} ${whole(steps)} decode steps at all four loads; batch sizes with at least ${MIN_STEPS} steps.`,
         tables: merged.map(({ workload, byVariant }) => ({

@@ -49,7 +49,7 @@ export function simulatedFrom(
   const rows =
     replacement === true
       ? 'trace rows drawn with replacement'
-      : 'no trace row in flight twice while another is free'
+      : 'no trace row runs twice at once while another is free'
   return `Simulated: ${topology}, profile ${profile.name}, ${listed(workloads.map(({ evaluation }) => namedTrace(evaluation)))}; artifact count-idf, ${artifact}, fitted on ${listed(workloads.map(({ calibration }) => namedTrace(calibration)))}; ${arrivals} arrivals, ${rows}, ${whole(context.requests)} requests per run, ${many(context.seeds, 'seed')}; ± is the 95 % interval over seeds.`
 }
 

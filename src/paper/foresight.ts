@@ -39,7 +39,7 @@ export function foresight(context: Context): Simulated<Exhibit> {
       return {
         id: 'foresight',
         title: 'How good union’s prediction is',
-        finding: `Share of the median gain with true decode patterns, over all four loads: ${['union@own', 'union', 'union@all'].map(says).join('; ')}.`,
+        finding: `Share of union@true’s median gain that each variant reaches, over all four loads: ${['union@own', 'union', 'union@all'].map(says).join('; ')}.`,
         source: `${simulatedFrom(context, context.workloads)} union predicts from the prompt’s own counts and from calibration requests in the nearest clusters; @own uses the prompt alone, @all searches all calibration requests, @true knows the decode pattern of each request.`,
         tables: grids.map(({ workload, loads }) =>
           gainTable(loads, `TPOT against the best load balancer, ${IN_WORDS[workload]}`),

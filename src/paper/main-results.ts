@@ -79,7 +79,7 @@ const PAPER: Readonly<Record<WorkloadName, { id: string; title: string; finding:
       finding:
         'ELDR lowers the median TPOT by 7.0 to 13.9 % and p99 by 3.4 to 6.0 % against the best of four load balancers (three models, mean over rates); routing by domain label lowers the median by 6.8 to 9.7 %.',
       differs:
-        'Simulated, not served, on lab16, whose domains share more experts than those of the paper’s models. Why p99 gains less than in the paper is not known; simulated step times do not vary at random, and the effect of such noise has not been simulated.',
+        'Simulated, not served, on lab16, whose domains share more experts than those of the paper’s models. Why p99 gains less than in the paper is not known. Simulated step times do not vary at random, and the effect of random variation has not been simulated.',
     },
     lang: {
       id: 'fig-12',
@@ -242,7 +242,7 @@ function domainAgainstEldr(loads: readonly LoadPoints[]): string {
 export function duplicatesWarning(points: readonly Point[], { evaluation }: Workload): string {
   const most = Math.max(...points.map(point => over(point, run => run.inflight).mean))
   if (most <= evaluation.requests) return ''
-  return ` Up to ${fixed(most, 0)} requests are in flight and the trace has ${fixed(evaluation.requests, 0)}, so at the highest loads some run twice at once, which flatters every policy that uses experts.`
+  return ` Up to ${fixed(most, 0)} requests are in flight and the trace has ${fixed(evaluation.requests, 0)}, so at the highest loads some trace rows run twice at once, which flatters every policy that uses experts.`
 }
 
 /** “−9.1 % / +3.2 %” for texts. */

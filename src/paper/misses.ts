@@ -63,7 +63,7 @@ function farFromPrototype({ withPrefill, alone }: Judgements): string {
     lower.length < outside.length
       ? ` ${whole(outside.length - lower.length)} ${outside.length - lower.length === 1 ? 'is' : 'are'} higher.`
       : ''
-  return `eldr is more than 2 points from the prototype in ${whole(outside.length)} cases.${favour}${higher} The interval over seeds reaches to within 2 points in ${outOf(byChance.length, outside.length)}. The settings differ in prefill and in how trace rows are drawn: eldr’s p99 is ${tails(withPrefill)} with prefill, where no row is in flight twice while another is free, and ${tails(alone)} with rows drawn with replacement, as in the prototype.${fewRows(outside[0]!.of)}${rowsTwice(outside.map(({ of }) => of))}`
+  return `eldr is more than 2 points from the prototype in ${whole(outside.length)} cases.${favour}${higher} Within the interval over seeds, the difference may be less than 2 points in ${outOf(byChance.length, outside.length)}. The settings differ in prefill and in how trace rows are drawn: eldr’s p99 is ${tails(withPrefill)} with prefill, where no row runs twice at once while another is free, and ${tails(alone)} with rows drawn with replacement, as in the prototype.${fewRows(outside[0]!.of)}${rowsTwice(outside.map(({ of }) => of))}`
 }
 
 function lessGain({ withPrefill, alone }: Judgements): string {
@@ -71,7 +71,7 @@ function lessGain({ withPrefill, alone }: Judgements): string {
   const all = [withPrefill, alone].flatMap(({ judged }) => missed(judged))
   if (all.length === 0) return ''
   const searched = withPrefill.judged.map(of => of.unionAll - of.union.p50.mean)
-  return `union keeps less than 90 % of the gain with true patterns at ${places([withPrefill, alone], missed)}: ${range(all.map(shareOf), 1)} % there. Prefill predicts decode only in part: on held-out calibration requests the best predictors tried (own shares, 16 neighbours, ridge, kernels, stacked) explain 0.78–0.79 (task) and 0.68–0.71 (lang) of the variance of the 8 leading components of the decode patterns, and the true values of those 8 components give the whole gain. A wider search does not help: searching all calibration requests (union@all) moves p50 by ${inPoints(searched)} with prefill, and ridge stacked with neighbours moved it by 0.1–0.3 points on held-out requests.`
+  return `union keeps less than 90 % of the gain with true patterns (${range(all.map(shareOf), 1)} %) at ${places([withPrefill, alone], missed)}. Prefill predicts decode only in part: on held-out calibration requests the best predictors tried (own shares, 16 neighbours, ridge, kernels, stacked) explain 0.78–0.79 (task) and 0.68–0.71 (lang) of the variance of the 8 leading components of the decode patterns, and the true values of those 8 components give the whole gain. A wider search does not help: searching all calibration requests (union@all) moves p50 by ${inPoints(searched)} with prefill, and ridge stacked with neighbours moved it by 0.1–0.3 points on held-out requests.`
 }
 
 function nearerTail({ withPrefill, alone, onMeasured }: Judgements): string {
@@ -117,5 +117,5 @@ function rowsTwice(loads: readonly Judged[]): string {
   const most = Math.max(...loads.map(({ inflight }) => inflight))
   const rows = Math.min(...loads.map(of => of.rows))
   if (most <= rows) return ''
-  return ` Up to ${fixed(most, 0)} requests are in flight and the trace has ${whole(rows)} rows, so at the highest loads some run twice at once, which flatters eldr.`
+  return ` Up to ${fixed(most, 0)} requests are in flight and the trace has ${whole(rows)} rows, so at the highest loads some rows run twice at once, which flatters eldr.`
 }

@@ -47,10 +47,10 @@ export async function moeLayerExhibit(): Promise<Exhibit> {
   return {
     id: 'fig-2',
     title: 'Fig. 2: MoE layer time by active experts',
-    finding: `From ${FEW} to ${MANY} active experts an MoE layer takes ${fixed(first!.growth, 1)} times as long (${first!.short}, batch ${times.batch}); ${listed(shapes.slice(1).map(({ short, growth }) => `${short} ${fixed(growth, 1)} times`))}. At ${times.active} active experts, the time of a whole step varies by ${signedPercent(first!.byBatch, 0).replace('+', '')} between batches of ${range(batches, 0)} (${first!.short}).`,
+    finding: `With ${MANY} active experts an MoE layer takes ${fixed(first!.growth, 1)} times as long as with ${FEW} (${first!.short}, batch ${times.batch}); ${listed(shapes.slice(1).map(({ short, growth }) => `${short} ${fixed(growth, 1)} times`))}. At ${times.active} active experts, the time of a whole step varies by ${signedPercent(first!.byBatch, 0).replace('+', '')} between batches of ${range(batches, 0)} (${first!.short}).`,
     paper: {
       finding:
-        '4.7 times on one MI300X for Qwen3-30B-A3B at batch 64; at a fixed number of experts the batch hardly matters.',
+        'The layer takes 4.7 times as long on one MI300X for Qwen3-30B-A3B at batch 64; at a fixed number of experts the batch hardly matters.',
       differs:
         'Another GPU and another kernel: an H200 with torch’s grouped GEMM, and GPT-OSS in bf16 instead of mxfp4.',
     },

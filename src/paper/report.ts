@@ -28,7 +28,7 @@ export function reportOf(context: Context, exhibits: Exhibits): ExhibitReport {
     of.length === 0 ? [] : [{ title, intro, exhibits: of }]
   return rounded({
     title: 'The paper’s figures, reproduced',
-    intro: `The figures of the ELDR paper in a simulated cluster that replays expert choices of ${calibration.model} (${calibration.layers} layers, ${calibration.experts} experts, top-${calibration.topK}), a smaller model than the paper’s, whose experts specialise less. Each of two workloads has ${whole(calibration.requests)} calibration and ${whole(evaluation.requests)} evaluation requests of ${whole(evaluation.decodeSteps)} decode steps. Not shown: Fig. 6 and 10, which are drawings, and Table 1, which times a served system.`,
+    intro: `This page reproduces the figures of the ELDR paper on a simulated cluster that replays the expert choices of ${calibration.model} (${calibration.layers} layers, ${calibration.experts} experts, top-${calibration.topK}), a smaller model than the paper’s, whose experts specialise less. Each of two workloads has ${whole(calibration.requests)} calibration and ${whole(evaluation.requests)} evaluation requests of ${whole(evaluation.decodeSteps)} decode steps. Not shown: Fig. 6 and 10, which are drawings, and Table 1, which times a served system.`,
     facts: [
       ...workloads
         .flatMap(of => [of.calibration, of.evaluation])

@@ -50,7 +50,7 @@ export function resultsPage(whole: ExhibitReport, cut: ExhibitReport): string {
   )
   const [head = '', ...sections] = body.split(/^(?=## )/m)
   return `${head}${about(whole, cut).join('\n\n')}\n\n${sections.join('')}
-\`npm run docs\` writes this page and the CSV files from \`results/whole.json\` and \`results/cut.json\`; \`node scripts/results.mjs\` makes those again.
+\`npm run docs\` writes this page and the CSV files from \`results/whole.json\` and \`results/cut.json\`; \`node scripts/results.mjs\` writes those JSON files.
 `
 }
 
@@ -59,8 +59,8 @@ function about(whole: ExhibitReport, cut: ExhibitReport): string[] {
   const [, cutSize = ''] = /Each of (two workloads has .*? decode steps)/.exec(cut.intro) ?? []
   const standard = exhibits.flatMap(({ source }) => simulatedSource(source) ?? []).find(isStandard)!
   return [
-    `The numbers below are from the *whole traces*, which are too large to ship. \`eldr reproduce\` makes the same report from a *cut* that ships (each of ${cutSize}), on any machine in a few minutes. This page shows the cut only where its verdict differs. Each exhibit links a CSV file with all its tables, or its charts if it has none, for both. The HTML report of \`eldr reproduce\` (\`eldr-out/results.html\`) has every table and chart.`,
-    `Simulated exhibits, unless they say otherwise: ${standard.arrivals} arrivals, ${standard.rows}, ${standard.runs}; artifact count-idf with 16 clusters, fitted on the calibration trace and run on the evaluation trace of the same mix. The default profile \`h200-first\` has a measured MoE part; the rest of its step is assumed. [Fig. 11 and 12 with a measured step](#measured-profile) repeats the main results with a profile whose whole step is measured.`,
+    `The numbers below are from the *whole traces*, which are too large to ship. \`eldr reproduce\` makes the same report from a shipped *cut* of them (each of ${cutSize}), on any machine in a few minutes. This page shows the cut only where its verdict differs. Each exhibit links a CSV file with the data of all its tables, or of its charts if it has no table, for both whole traces and cut. The HTML report of \`eldr reproduce\` (\`eldr-out/results.html\`) has every table and chart.`,
+    `Simulated exhibits, unless they say otherwise: ${standard.arrivals} arrivals, ${standard.rows}, ${standard.runs}; artifact count-idf with 16 clusters, fitted on the calibration trace of a mix and run on its evaluation trace. In the default profile \`h200-first\` the MoE part of a step is measured and the rest assumed. [Fig. 11 and 12 with a measured step](#measured-profile) repeats the main results with a profile whose whole step is measured.`,
     '## Verdicts',
     summary(exhibits),
   ]

@@ -70,7 +70,7 @@ export function expertParallelism(context: Context): Simulated<Exhibit> {
           finding:
             'With placement by cluster, ELDR lowers the median by 2.7 to 4.3 % and p99 by 0.6 to 2.0 % at every rate (Qwen3-235B-A22B, language).',
           differs:
-            'A step of a smaller model, measured on one GPU, with its experts spread over four. Communication between ranks is assumed to cost nothing, so each expert saved counts for more.',
+            'Our step time is that of a smaller model on one GPU, with its experts spread over four simulated ranks. Communication between ranks is assumed to cost nothing, so each expert saved counts for more.',
         },
         source: `${simulatedFrom(context, [lang], { profile: context.measured, topology: EP_TOPOLOGY, artifact: '8 clusters' })} Experts are placed for batches of 32.`,
         tables: seen.map(({ batch, rate, points }): ExhibitTable => ({

@@ -133,12 +133,12 @@ function space(workloads: readonly Workload[]): Exhibit {
   return {
     id: 'fig-9',
     title: 'Fig. 9: signature space with 8 balanced clusters',
-    finding: `${listed(parts.map(({ workload, leading }) => `on the ${IN_WORDS[workload]} ${leading.filter(({ share }) => share >= 0.8).length} of 8 clusters are at least 80 % one domain; ${new Set(leading.map(({ domain }) => domain)).size} domains lead a cluster`)).replace(/^o/, 'O')}.`,
+    finding: `${listed(parts.map(({ workload, leading }) => `on the ${IN_WORDS[workload]} ${leading.filter(({ share }) => share >= 0.8).length} of 8 clusters are at least 80 % one domain (${new Set(leading.map(({ domain }) => domain)).size} domains are the largest in a cluster)`)).replace(/^o/, 'O')}.`,
     paper: {
       finding:
         'Domains are separate in all three models; balanced centroids cover all regions, and several lie within one frequent language.',
       differs:
-        'Tasks are as clearly separate, languages less: the rare languages of lab16 share experts, and clusters of equal size must mix them.',
+        'Tasks are as clearly separate as in the paper, languages less so: the rare languages of lab16 share experts, and clusters of equal size must mix them.',
     },
     source: `${fittedFrom(workloads)} count-idf on the selected layers; first two principal components.`,
     tables: [],

@@ -62,7 +62,7 @@ function meanChanges(exhibit: Exhibit, paper: { p50: [number, number]; p99: [num
       median === tail
         ? `eldr’s changes of p50 and p99 TPOT are both ${median} the paper’s range.`
         : `eldr’s change of p50 TPOT is ${median} the paper’s range, its change of p99 is ${tail} the paper’s.`,
-    numbers: `Mean over the loads: ${points(p50)} and ${points(p99)}.`,
+    numbers: `Mean change over the loads: p50 ${points(p50)}, p99 ${points(p99)}.`,
   }
 }
 
@@ -280,7 +280,7 @@ const JUDGES: Readonly<Record<string, (exhibit: Exhibit) => Verdict>> = {
     const lower = p99.filter(value => value < 0).length
     return {
       word: p50.every(value => value <= -2.7) && lower === p99.length ? 'Reproduced' : 'Partly reproduced',
-      why: `The median of eldr with placement by cluster falls by at least the paper’s 2.7 % at ${loads(p50.filter(value => value <= -2.7).length, p50.length)}; p99 falls at ${loads(lower, p99.length)}, in the paper at all.`,
+      why: `The median of eldr with placement by cluster falls by at least the paper’s 2.7 % at ${loads(p50.filter(value => value <= -2.7).length, p50.length)}; p99 falls at ${loads(lower, p99.length)} (in the paper: at all).`,
       numbers: `p50 ${span(p50.map(value => value / 100))}, p99 ${span(p99.map(value => value / 100))}.`,
     }
   },
@@ -291,7 +291,7 @@ const JUDGES: Readonly<Record<string, (exhibit: Exhibit) => Verdict>> = {
     const lower = p99!.filter(value => value < 0).length
     return {
       word: grows && lower === p99!.length ? 'Reproduced' : 'Partly reproduced',
-      why: `The median gain ${grows ? 'grows with the pool' : 'does not grow from 16 to 24 decoders'}. eldr’s p99 falls in ${outOf(lower, p99!.length)} pools, in the paper in all.`,
+      why: `The median gain ${grows ? 'grows with the pool' : 'does not grow from 16 to 24 decoders'}. eldr’s p99 falls in ${outOf(lower, p99!.length)} pools (in the paper: in all).`,
     }
   },
 

@@ -35,7 +35,7 @@ export interface PredictorOptions {
 /**
  * A token selects top_k experts per layer, so an expert's share of the prompt's choices × top_k is the chance
  * that one token fires it. Shares of a short prompt are noisy; the decode patterns of calibration requests
- * with close signatures are not. Blended, the squared error is about half of either (design.md).
+ * with close signatures are not. Blended, the squared error is about half of either.
  */
 export function createPredictor({
   layers,

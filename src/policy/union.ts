@@ -45,11 +45,11 @@ const EXPECTED_ARRIVALS = 8
 const TAIL = 0.5
 
 /**
- * Sends a request where it costs least, given the requests on each worker now (beyond the paper; design.md,
- * “union”). For each worker it estimates the experts that a step activates, U, and those that the request
- * would add, G. A step there takes T now and ΔT longer with the request: its own steps take T + ΔT, and each
- * of the n requests there, and of the expected arrivals, waits ΔT more. It needs no clusters; a fit improves
- * the prediction.
+ * Sends a request where it costs least, given the requests on each worker now (not in the paper; see
+ * docs/start/concepts.md). For each worker it estimates the experts that a step activates, U, and those that
+ * the request would add, G. A step there takes T now and ΔT longer with the request: its own steps take
+ * T + ΔT, and each of the n requests there, and of the expected arrivals, waits ΔT more. It needs no
+ * clusters; a fit improves the prediction.
  */
 export function union({
   workers,

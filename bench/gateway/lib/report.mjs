@@ -110,7 +110,7 @@ export function othersNote(results, cores) {
     .filter(share => Number.isFinite(share))
   const [usual, most] = [median(shares), Math.max(...shares)]
   const verdict = usual > 0.05 ? ' That is too much for published figures: costs rise and rates fall.' : ''
-  return `Other programs took ${percent(usual)} % of the machine’s ${cores} cores at the median of all cells, ${percent(most)} % at most.${verdict}`
+  return `Other programs used ${percent(usual)} % of the machine’s ${cores} cores (median of all cells; max ${percent(most)} %).${verdict}`
 }
 
 /** Each problem once, with its row and router. */

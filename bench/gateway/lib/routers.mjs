@@ -79,7 +79,7 @@ export function routers({ dist, against }) {
         return [vllmRouter, [...mode, ...fleet(told), ...ports]]
       },
     },
-    undici: node('node:http + undici, parse and print', 'undici.mjs'),
+    undici: node('node:http + undici, parses and serializes', 'undici.mjs'),
     splice: node('node:http + undici, splice', 'undici.mjs', '--splice'),
     raw: node('node:net', 'raw.mjs'),
     nginx: {

@@ -53,7 +53,7 @@ export const ROWS = [
   },
   {
     name: 'paced',
-    title: '64 streams, 256 tokens, one each 5 ms',
+    title: '64 streams, 256 tokens, one token every 5 ms',
     plan: { ...SHORT, tokens: 256 },
     gapMs: 5,
     figures: [CPU_TOKEN],

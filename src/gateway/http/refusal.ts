@@ -46,7 +46,7 @@ export const REFUSALS = {
   ELDR_POLICY_LACKS: {
     status: 409,
     type: 'invalid_request_error',
-    message: 'The policy needs something that this gateway does not have.',
+    message: 'The gateway has no artifact that this policy can use.',
   },
   ELDR_REFIT_REFUSED: {
     status: 409,

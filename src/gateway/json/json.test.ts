@@ -46,6 +46,17 @@ describe('scanning JSON bytes', () => {
     )
   })
 
+  it('tells names apart that share length, first and last byte', () => {
+    const names = ['n_a_x', 'n_b_x', 'n_a_x', 'n\u00e9_x', '', 'n_c_x'.repeat(8), 'n_d_x'.repeat(8)]
+    const text = `{${names.map((name, at) => `${JSON.stringify(name)}:${at}`).join(',')}}`
+    for (let turn = 0; turn < 2; turn++)
+      expect(scanObject(Buffer.from(text))!.map(({ name }) => name)).toEqual(names)
+  })
+
+  it.each(['00', '01', '1.', '-', '1e', '.5', '+1', '1_000'])('refuses the number %s', number => {
+    expect(scanObject(Buffer.from(`{"a":${number}}`))).toBeUndefined()
+  })
+
   it('finds the elements of a list', () => {
     fc.assert(
       fc.property(

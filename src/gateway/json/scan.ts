@@ -20,6 +20,11 @@ const OPEN_LIST = 0x5b
 const CLOSE_LIST = 0x5d
 const COMMA = 0x2c
 const COLON = 0x3a
+const ZERO = 0x30
+const NINE = 0x39
+
+/** Strings up to this length are searched byte by byte. */
+const SHORT_BYTES = 24
 
 /** Deeper nesting is refused; Python's parser fails at about 1,000. */
 const MAX_DEPTH = 512
@@ -36,7 +41,7 @@ export function scanObject(bytes: Buffer, from = 0, to = bytes.length): Member[]
     const start = at
     const nameEnd = endOfString(bytes, at, to)
     if (nameEnd < 0) return undefined
-    const name = stringAt(bytes, start, nameEnd)
+    const name = nameAt(bytes, start, nameEnd)
     at = skipSpace(bytes, nameEnd, to)
     if (name === undefined || bytes[at] !== COLON) return undefined
     const valueStart = skipSpace(bytes, at + 1, to)
@@ -106,15 +111,27 @@ function endOfScalar(bytes: Buffer, at: number, to: number): number {
   let end = at
   while (end < to && !isEnd(bytes[end]!)) end++
   if (end === at || end - at > 64) return -1
-  // Fast path: most scalars are a single digit.
-  if (end - at === 1) return bytes[at]! >= 0x30 && bytes[at]! <= 0x39 ? end : -1
-  return SCALAR.test(bytes.toString('latin1', at, end)) ? end : -1
+  return isWholeNumber(bytes, at, end) || SCALAR.test(bytes.toString('latin1', at, end)) ? end : -1
+}
+
+/** Fast path: most scalars are counts and token ids. */
+function isWholeNumber(bytes: Buffer, at: number, end: number): boolean {
+  if (bytes[at] === ZERO && end - at > 1) return false
+  for (let i = at; i < end; i++) if (bytes[i]! < ZERO || bytes[i]! > NINE) return false
+  return true
 }
 
 const SCALAR = /^(?:true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)$/
 
 /** `at`: the opening quote. Returns the offset after the closing one, or −1. */
 function endOfString(bytes: Buffer, at: number, to: number): number {
+  // Names and other short strings end before a call of `indexOf` would have begun to pay.
+  const near = Math.min(to, at + SHORT_BYTES)
+  for (let i = at + 1; i < near; i++) {
+    const byte = bytes[i]!
+    if (byte === QUOTE) return i + 1
+    if (byte === BACKSLASH) break
+  }
   for (
     let quote = bytes.indexOf(QUOTE, at + 1);
     quote >= 0 && quote < to;
@@ -127,7 +144,30 @@ function endOfString(bytes: Buffer, at: number, to: number): number {
   return -1
 }
 
-function stringAt(bytes: Buffer, start: number, end: number): string | undefined {
+/** Names seen last, by their bytes: requests repeat the same ones, and comparing is cheaper than decoding. */
+const names: { readonly bytes: Uint8Array; readonly name: string }[] = Array.from({ length: 256 }, () => ({
+  bytes: new Uint8Array(0),
+  name: '',
+}))
+
+/** `start` and `end`: the quotes around the name. */
+function nameAt(bytes: Buffer, start: number, end: number): string | undefined {
+  const length = end - start - 2
+  if (length > SHORT_BYTES) return decoded(bytes, start, end)
+  const slot = (length * 31 + bytes[start + 1]! * 7 + bytes[end - 2]!) & 255
+  const seen = names[slot]!
+  if (seen.bytes.length === length && isAt(seen.bytes, bytes, start + 1)) return seen.name
+  const name = decoded(bytes, start, end)
+  if (name !== undefined) names[slot] = { bytes: Uint8Array.from(bytes.subarray(start + 1, end - 1)), name }
+  return name
+}
+
+function isAt(wanted: Uint8Array, bytes: Buffer, at: number): boolean {
+  for (let i = 0; i < wanted.length; i++) if (bytes[at + i] !== wanted[i]) return false
+  return true
+}
+
+function decoded(bytes: Buffer, start: number, end: number): string | undefined {
   const inner = bytes.toString('utf8', start + 1, end - 1)
   if (!inner.includes('\\')) return inner
   try {

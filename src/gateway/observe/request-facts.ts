@@ -108,7 +108,7 @@ export class RequestFacts implements RequestListener {
       route,
       outcome,
       status,
-      seconds: Number(((endedMs - startedMs) / 1000).toFixed(4)),
+      seconds: Math.round((endedMs - startedMs) * 10) / 10_000,
       prefill,
       decode,
       policy,

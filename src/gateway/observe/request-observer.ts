@@ -202,64 +202,28 @@ export class RequestEvents {
   }
 
   admitted(how: Admitted): void {
-    for (const listener of this.#listeners) {
-      try {
-        listener.admitted?.(how)
-      } catch (error) {
-        this.#failed(error)
-      }
-    }
+    this.#notify(listener => listener.admitted?.(how))
   }
 
   read(request: ClientRequest, parts: number): void {
-    for (const listener of this.#listeners) {
-      try {
-        listener.read?.(request, parts)
-      } catch (error) {
-        this.#failed(error)
-      }
-    }
+    this.#notify(listener => listener.read?.(request, parts))
   }
 
   promptCounted(tokens: number): void {
-    for (const listener of this.#listeners) {
-      try {
-        listener.promptCounted?.(tokens)
-      } catch (error) {
-        this.#failed(error)
-      }
-    }
+    this.#notify(listener => listener.promptCounted?.(tokens))
   }
 
   decided(decided: Decided): void {
-    for (const listener of this.#listeners) {
-      try {
-        listener.decided?.(decided)
-      } catch (error) {
-        this.#failed(error)
-      }
-    }
+    this.#notify(listener => listener.decided?.(decided))
   }
 
   attemptStarted(attempt: Attempt): void {
-    for (const listener of this.#listeners) {
-      try {
-        listener.attemptStarted?.(attempt)
-      } catch (error) {
-        this.#failed(error)
-      }
-    }
+    this.#notify(listener => listener.attemptStarted?.(attempt))
   }
 
   firstByte(attempt: Attempt): void {
     attempt.firstByteMs = attempt.lastTokenMs = performance.now()
-    for (const listener of this.#listeners) {
-      try {
-        listener.firstByte?.(attempt)
-      } catch (error) {
-        this.#failed(error)
-      }
-    }
+    this.#notify(listener => listener.firstByte?.(attempt))
   }
 
   /** Called for each read from the worker's socket. */
@@ -277,39 +241,25 @@ export class RequestEvents {
 
   attemptEnded(attempt: Attempt, end: AttemptEnd): void {
     attempt.endedMs = performance.now()
-    for (const listener of this.#listeners) {
-      try {
-        listener.attemptEnded?.(attempt, end)
-      } catch (error) {
-        this.#failed(error)
-      }
-    }
+    this.#notify(listener => listener.attemptEnded?.(attempt, end))
   }
 
   retried(leg: Leg, cause: string): void {
-    for (const listener of this.#listeners) {
-      try {
-        listener.retried?.(leg, cause)
-      } catch (error) {
-        this.#failed(error)
-      }
-    }
+    this.#notify(listener => listener.retried?.(leg, cause))
   }
 
   handoffUnused(why: 'expired' | 'released'): void {
-    for (const listener of this.#listeners) {
-      try {
-        listener.handoffUnused?.(why)
-      } catch (error) {
-        this.#failed(error)
-      }
-    }
+    this.#notify(listener => listener.handoffUnused?.(why))
   }
 
   ended(outcome: Outcome, code: RefusalCode | undefined): void {
+    this.#notify(listener => listener.ended?.(outcome, code))
+  }
+
+  #notify(tell: (listener: RequestListener) => void): void {
     for (const listener of this.#listeners) {
       try {
-        listener.ended?.(outcome, code)
+        tell(listener)
       } catch (error) {
         this.#failed(error)
       }

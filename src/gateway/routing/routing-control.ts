@@ -35,7 +35,7 @@ export interface ControlOptions extends Pick<PolicyOptions, 'cost' | 'unseen'> {
   readonly registry: Pick<Registry, 'views' | 'subscribe'>
   readonly log: Log
   readonly artifact?: LoadedArtifact
-  /** Called after every artifact load, and awaited while the file exists. */
+  /** Called after every artifact load. The load waits for it, because the file may be temporary. */
   readonly artifactLoaded?: (path: string, shownAs: string) => Promise<void>
   /** Called after every change, and after a refit that was refused. */
   readonly changed?: (change: RoutingChange) => void

@@ -53,8 +53,8 @@ const configSchema = z.object({
 })
 
 /**
- * Minimum share of the model’s ids that must have a token: rows beyond the tokenizer’s are padding, and more
- * of it means another tokenizer.
+ * Minimum share of the model’s token ids that the tokenizer must define. The rest is padding; more padding
+ * means that the tokenizer belongs to another model.
  */
 const MIN_SHARE = 0.9
 

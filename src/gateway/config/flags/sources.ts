@@ -249,7 +249,7 @@ export const SOURCES: readonly Source[] = [
     '--health-success-threshold <n>',
     'health.successes',
     number,
-    'consecutive successes that mark it healthy again (default: 1)',
+    'consecutive successes that mark a worker healthy again (default: 1)',
   ),
   flag(
     '--prometheus-port <n>',

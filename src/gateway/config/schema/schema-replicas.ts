@@ -28,7 +28,7 @@ export const replicas = z.strictObject({
   leaseMs: whole(100, 60_000)
     .default(3_000)
     .describe(
-      'A replica that is silent for this long is considered dead, and its requests as ended. Each replica sends three heartbeats in this time.',
+      'A replica that is silent for this long is considered dead and its requests ended. Each replica sends three heartbeats in this time.',
     ),
   timeoutMs: ms().default(2_000).describe('Timeout of a store operation. After it, the gateway reconnects.'),
   retryMs: ms()

@@ -344,7 +344,7 @@ const health = z.strictObject({
   intervalMs: ms().default(5_000).describe('Interval between health checks of a worker.'),
   timeoutMs: ms().default(2_000).describe('Timeout of a health check.'),
   failures: whole(1, 1000).default(2).describe('Consecutive failures that mark a worker unhealthy.'),
-  successes: whole(1, 1000).default(1).describe('Consecutive successes that mark it healthy again.'),
+  successes: whole(1, 1000).default(1).describe('Consecutive successes that mark a worker healthy again.'),
 })
 
 const traces = z.strictObject({

@@ -1,5 +1,5 @@
 import { Writable } from 'node:stream'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import { createLog, RateLimitedLog } from './log.ts'
 
 /** A stream and the lines written to it. */
@@ -24,6 +24,22 @@ describe('createLog', () => {
         msg: 'worker does not respond',
       },
     ])
+  })
+
+  it('writes the time of each line in ISO 8601', () => {
+    vi.useFakeTimers({ toFake: ['Date'] })
+    try {
+      const { out, lines } = output(false)
+      const log = createLog({ logLevel: 'info', logFormat: 'json' }, out)
+      const times = ['2026-01-02T03:04:05.006Z', '2026-01-02T03:04:05.999Z', '2026-01-02T03:04:06.000Z']
+      for (const time of times) {
+        vi.setSystemTime(new Date(time))
+        log.info('x')
+      }
+      expect(lines().map(line => (JSON.parse(line) as { time: string }).time)).toEqual(times)
+    } finally {
+      vi.useRealTimers()
+    }
   })
 
   it('writes readable lines on a terminal or with logFormat pretty', () => {

@@ -52,7 +52,7 @@ export function addTrafficGauges(metrics: Metrics, sources: () => TrafficSources
   single('eldr_queue_limit', 'Max requests in the queue (limits.queueSize)', () => sources().limits.queueSize)
   single(
     'eldr_retry_budget',
-    'Retries available now (they accrue as retries.budgetShare of requests, up to 20)',
+    'Retries available now; each request adds retries.budgetShare, up to 20',
     () => sources().budget.left,
   )
   addConnectionGauges(metrics, sources)
