@@ -176,7 +176,7 @@ const tables = [
       ]),
     ]),
   ),
-  `**Simulated time per output token** on held-out prompts, p50 / p99: the best of ${BALANCERS.join(', ')} in ms, and the change against it; mean of ${SEEDS} seeds, 600 requests each, profile h200-first. Batch and experts (distinct ones of a layer and step) are a step's and a token's mean:`,
+  `**Simulated time per output token** on held-out prompts, p50 / p99. *best balancer* is the best of ${BALANCERS.join(', ')}, in ms; *eldr* and *union* are changes against it. Means of ${SEEDS} seeds, 600 requests each, profile h200-first. *batch* is the mean over steps. *experts* are the distinct experts per layer in a step; their mean counts a step once per token:`,
   markdown(
     [
       'prompts',
