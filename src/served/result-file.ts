@@ -63,12 +63,16 @@ const steps = z.object({
   /** Time of the device in the step. */
   deviceMs: numbers.optional(),
   worker: numbers.optional(),
+  /** Index into the cells of a profile. */
+  cell: numbers.optional(),
 })
 
 const profile = z.object({
   /** Engines on the GPU at once, each under the same load; one alone if absent. */
   engines: z.number().int().positive().optional(),
   steps,
+  /** Loads, each a closed loop that keeps `concurrency` requests running. */
+  cells: z.array(z.object({ concurrency: z.number() })).optional(),
   kept: z.object({ recorded: z.number(), kept: z.number(), how: z.string().optional() }).optional(),
   prefill: z.object({ ms: numbers, tokens: numbers }).optional(),
   kv: z

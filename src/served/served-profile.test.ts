@@ -47,6 +47,21 @@ describe('a profile of a served engine', () => {
     expect(gigabytesPerSecond).toBeCloseTo(2.304, 6)
   })
 
+  it('is fitted to the steps of a full batch: near a prefill they end late', () => {
+    const steps = stepsOf((batch, experts) => 500 + 5 * batch + 60 * experts)
+    const isNear = steps.ms.map((_, i) => i % 3 === 0)
+    const late = {
+      ...steps,
+      ms: steps.ms.map((ms, i) => (isNear[i] ? ms + 13 : ms)),
+      cell: steps.batch.map((batch, i) => (isNear[i] ? batch + 1 : batch)),
+    }
+    const cells = Array.from({ length: 50 }, (_, concurrency) => ({ concurrency }))
+    const { profile, fit } = servedProfile(resultOf({ prefill, kv, steps: late, cells }))
+    expect(fit.steps).toBe(2_000)
+    expect(profile.decode.noise!.factors.at(-1)).toBeCloseTo(1, 3)
+    expect(profile.provenance.notes[0]).toContain('2,000 of 3,000 recorded steps, those of a full batch')
+  })
+
   it('is of one engine alone', () => {
     expect(() => servedProfile(resultOf({ prefill, kv, engines: 4 }))).toThrow('4 engines shared the device')
   })

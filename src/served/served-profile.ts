@@ -4,8 +4,9 @@
  */
 import type { CostProfile } from '../cost/profile.ts'
 import { PROFILE_FORMAT } from '../cost/profile-file.ts'
-import { leastSquares } from '../math/least-squares.ts'
+import { nonNegativeLeastAbsolute } from '../math/least-absolute.ts'
 import { percent, whole } from '../report/numbers.ts'
+import { fullBatchSteps } from './full-batch.ts'
 import type { ResultOf } from './result-file.ts'
 import { fitSteps, type StepFit } from './step-fit.ts'
 
@@ -28,7 +29,7 @@ export function servedProfile(result: ProfileResult, base?: CostProfile): Served
     throw new Error(
       `${result.name}: ${recorded.engines} engines shared the device; a profile is of one alone`,
     )
-  const fit = fitSteps(recorded.steps, model.layers)
+  const fit = fitSteps(fullBatchSteps(recorded), model.layers)
   const prefill = prefillOf(result, base)
   const kv = kvOf(result, base)
   const gpu = conditions.gpu.name.replace(/^NVIDIA\s+/i, '')
@@ -40,7 +41,7 @@ export function servedProfile(result: ProfileResult, base?: CostProfile): Served
       date: conditions.date.slice(0, 10),
       source: `bench/gpu/serving/results/${result.name}.json`,
       notes: [
-        fitNote(fit),
+        fitNote(fit, recorded.steps.ms.length),
         weightsNote(result),
         prefill.note,
         kv.note,
@@ -60,12 +61,16 @@ export function profileText(profile: CostProfile): string {
   return `${JSON.stringify({ format: PROFILE_FORMAT, ...profile }, undefined, 2)}\n`
 }
 
-function fitNote({ error, hostBound, steps, decode }: StepFit): string {
+function fitNote({ error, hostBound, steps, decode }: StepFit, recorded: number): string {
+  const which =
+    steps === recorded
+      ? `${whole(steps)} recorded steps`
+      : `${whole(steps)} of ${whole(recorded)} recorded steps, those of a full batch (in the others the prefill of a next request was near)`
   const form =
     decode.host === undefined
       ? 'linear in requests, experts and context'
       : `the longer of a host part and a device part; the host's is longer in ${percent(hostBound)} of the steps`
-  return `Fit over ${whole(steps)} recorded steps: ${form}. Error: median ${percent(error.median, 1)}, p90 ${percent(error.p90, 1)}, worst ${percent(error.worst, 1)}. The noise is that of the same steps.`
+  return `Fit of least absolute deviations over ${which}: ${form}. Error: median ${percent(error.median, 1)}, p90 ${percent(error.p90, 1)}, worst ${percent(error.worst, 1)}. The noise is that of the same steps.`
 }
 
 function weightsNote({ model: { weights, dtype } }: ProfileResult): string {
@@ -83,8 +88,8 @@ function prefillOf(
 ): { readonly cost: CostProfile['prefill']; readonly note: string } {
   if (prefill !== undefined) {
     const [baseUs = 0, perTokenUs = 0] = line(prefill.tokens, prefill.ms)
-    const cost = { baseUs: Math.max(0, baseUs), perTokenUs: Math.max(0, perTokenUs) }
-    return { cost, note: `Prefill: a line through ${whole(prefill.ms.length)} recorded prompts.` }
+    const note = `Prefill: a line through ${whole(prefill.ms.length)} recorded prompts, one at a time.`
+    return { cost: { baseUs, perTokenUs }, note }
   }
   if (base === undefined) throw new Error(`${name}: no prefill was recorded; name a profile to take it from`)
   return { cost: base.prefill, note: `Assumed: prefill as in ${base.name}.` }
@@ -112,18 +117,17 @@ function kvOf(
   return {
     cost: {
       ...shape,
-      latencyUs: Math.max(0, latencyUs),
+      latencyUs,
       gigabytesPerSecond: Number((bytesPerToken / (1000 * perTokenUs)).toPrecision(6)),
     },
     note: `KV cache: ${whole(bytesPerToken)} bytes per token. ${room}. Transfers: a line through ${whole(transferMs.length)} of them.`,
   }
 }
 
-/** Microseconds: intercept and slope per token. */
+/** Microseconds: intercept and slope per token. Some recorded times are pauses: they do not bend the line. */
 function line(tokens: readonly number[], ms: readonly number[]): number[] {
-  const { coefficients } = leastSquares(
-    [tokens.map(() => 1), tokens],
-    ms.map(value => 1000 * value),
+  const us = ms.map(value => 1000 * value)
+  return nonNegativeLeastAbsolute([tokens.map(() => 1), tokens], us).map(value =>
+    Number(value.toPrecision(6)),
   )
-  return Array.from(coefficients, value => Number(value.toPrecision(6)))
 }

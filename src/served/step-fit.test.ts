@@ -45,6 +45,29 @@ describe('a fit of recorded steps', () => {
     expect(decode.noise!.factors[99]).toBeCloseTo(8, 3)
   })
 
+  it('finds both parts although one step of eight takes several times as long', () => {
+    const steps = stepsOf((batch, experts, context) => Math.max(3_000, device(batch, experts, context)), {
+      noise: 0.1,
+    })
+    steps.ms = steps.ms.map((ms, i) => (i % 8 === 0 ? ms + 9 + (i % 5) : ms))
+    const { decode, hostBound, r2 } = fitSteps(steps, 6)
+    expect(decode.host).toMatchObject({ perRequestUs: 0, overlaps: true })
+    expect(Math.abs(decode.host!.baseUs / 3_000 - 1)).toBeLessThan(0.02)
+    expect(Math.abs(decode.perActiveExpertUs / 10 - 1)).toBeLessThan(0.1)
+    expect(hostBound).toBeGreaterThan(0.15)
+    expect(r2).toBeLessThan(0.3) // the pauses are most of the variance
+  })
+
+  it('takes no host part for steps that bend a little', () => {
+    const { decode } = fitSteps(
+      stepsOf((batch, experts, context) => device(batch, experts, context) + 0.2 * batch ** 2, {
+        noise: 0.3,
+      }),
+      6,
+    )
+    expect(decode.host).toBeUndefined()
+  })
+
   it('gives nothing to a column that does not vary', () => {
     const steps = stepsOf((_, experts) => 500 + 60 * experts)
     const { decode } = fitSteps({ ...steps, batch: steps.batch.map(() => 16), contextTokens: undefined }, 6)

@@ -1,11 +1,14 @@
 /**
- * Fits the decode part of a cost profile to recorded steps of one engine alone on its device. Two forms are
- * tried: linear (all time is the device's), and the longer of a host part (base and requests) and a device
- * part. The second is taken only if it is clearly closer: on steps that are never short of experts the host
- * cannot be seen.
+ * Fits the decode part of a cost profile to recorded steps of one engine alone on its device. Three forms are
+ * tried, each only if it is clearly closer than the one before it: linear (all time is the device's), the longer
+ * of a constant host part and a device part, and the same with a host part that grows with the requests. On
+ * steps that are never short of experts the host cannot be seen.
+ *
+ * All are fits of least absolute deviations: like a median, they do not follow the few steps in which the
+ * engine paused, however long these were.
  */
 import type { DecodeCost, HostCost } from '../cost/profile.ts'
-import { leastSquares, nonNegativeLeastSquares } from '../math/least-squares.ts'
+import { nonNegativeFit, ROUNDS, smallestDeviation } from '../math/least-absolute.ts'
 import type { ServedSteps } from './result-file.ts'
 
 export interface StepFit {
@@ -19,11 +22,10 @@ export interface StepFit {
   readonly steps: number
 }
 
-/** The host part must explain this share of the squared error that the linear form leaves. */
-const CLEARLY = 0.05
-const ROUNDS = 60
-/** A step that takes this many times the modelled time had a pause: it is noise, and bends no line. */
-const PAUSE = 1.5
+/** A form must explain this share of the absolute error that the simpler one leaves in the usual steps. */
+const CLEARLY = 0.2
+/** Share of the steps, those with the smallest deviations, that count for that: no form explains pauses. */
+const USUAL = 0.75
 /** Percentiles of the noise. */
 const FACTORS = 101
 
@@ -43,17 +45,12 @@ interface Parts {
 export function fitSteps(steps: ServedSteps, layers: number): StepFit {
   const count = steps.ms.length
   if (count < 20) throw new RangeError(`${count} steps, too few for a fit`)
-  const all = Array.from({ length: count }, (_, i) => i)
-  const first = fitRows(steps, all)
-  const isUsual = (i: number) => 1000 * steps.ms[i]! < PAUSE * modelUs(steps, first, i)
-  return summary(steps, layers, fitRows(steps, all.filter(isUsual)))
-}
-
-function fitRows(steps: ServedSteps, rows: readonly number[]): Parts {
-  const linear: Parts = { device: fitDevice(steps, rows) }
-  const hinged = fitHinge(steps, rows)
-  if (hinged === undefined) return linear
-  return squaresOf(steps, hinged, rows) < (1 - CLEARLY) * squaresOf(steps, linear, rows) ? hinged : linear
+  let best = fitLinear(steps)
+  for (const fit of [fitHinge(steps, false), fitHinge(steps, true)]) {
+    if (fit === undefined || usualError(steps, fit) > (1 - CLEARLY) * usualError(steps, best)) break
+    best = fit
+  }
+  return summary(steps, layers, best.parts)
 }
 
 /** Factors of a profile's noise: measured over modelled time at every percentile. */
@@ -94,67 +91,106 @@ function summary(steps: ServedSteps, layers: number, parts: Parts): StepFit {
   }
 }
 
-/** Alternates between assigning steps to the longer part and fitting each part to its steps. */
-function fitHinge(steps: ServedSteps, rows: readonly number[]): Parts | undefined {
-  let best: { readonly parts: Parts; readonly squares: number } | undefined
-  const experts = Float64Array.from(rows, i => steps.experts[i]!).sort()
-  for (const share of [0.2, 0.4, 0.6, 0.8]) {
-    const limit = quantile(experts, share)
-    let ofHost = rows.filter(i => steps.experts[i]! <= limit)
-    for (let round = 0; round < ROUNDS; round++) {
-      const chosen = new Set(ofHost)
-      const ofDevice = rows.filter(i => !chosen.has(i))
-      if (ofHost.length < 10 || ofDevice.length < 10) break
-      const parts = { host: fitHost(steps, ofHost), device: fitDevice(steps, ofDevice) }
-      const squares = squaresOf(steps, parts, rows)
-      if (best === undefined || squares < best.squares) best = { parts, squares }
-      const next = rows.filter(i => isHostBound(steps, parts, i))
-      if (next.length === ofHost.length && next.every((i, at) => i === ofHost[at])) break
-      ofHost = next
-    }
-  }
-  return best?.parts
+/** Parts and the sum of their absolute deviations, in microseconds. */
+interface Candidate {
+  readonly parts: Parts
+  readonly error: number
 }
 
-function fitHost({ ms, batch }: ServedSteps, rows: readonly number[]): HostCost {
-  const [baseUs = 0, perRequestUs = 0] = fitted([rows.map(() => 1), pick(batch, rows)], pickUs(ms, rows))
+function fitLinear(steps: ServedSteps): Candidate {
+  const all = steps.ms.map((_, i) => i)
+  const even = all.map(() => 1)
+  return reweighted(steps, { device: fitDevice(steps, all, even) }, weights => ({
+    device: fitDevice(steps, all, weights),
+  }))!
+}
+
+/** Begins with the steps of the fewest experts as the host's, for several shares of the steps. */
+function fitHinge(steps: ServedSteps, growsWithRequests: boolean): Candidate | undefined {
+  const all = steps.ms.map((_, i) => i)
+  const even = all.map(() => 1)
+  const experts = Float64Array.from(steps.experts).sort()
+  const fitBoth = (isHost: (i: number) => boolean, weights: readonly number[]): Parts | undefined => {
+    const [ofHost, ofDevice] = [all.filter(isHost), all.filter(i => !isHost(i))]
+    if (ofHost.length < 10 || ofDevice.length < 10) return undefined
+    return {
+      host: fitHost(steps, ofHost, weights, growsWithRequests),
+      device: fitDevice(steps, ofDevice, weights),
+    }
+  }
+  return [0.2, 0.4, 0.6, 0.8]
+    .map(share => {
+      const limit = quantile(experts, share)
+      const first = fitBoth(i => steps.experts[i]! <= limit, even)
+      return (
+        first && reweighted(steps, first, (weights, now) => fitBoth(i => isHostBound(steps, now, i), weights))
+      )
+    })
+    .reduce(closer, undefined)
+}
+
+/**
+ * Least absolute deviations by least squares with weights of 1/|deviation|, repeated. Each round also assigns
+ * the steps again to the part that is longer. The best of all rounds.
+ */
+function reweighted(
+  steps: ServedSteps,
+  first: Parts,
+  fit: (weights: readonly number[], now: Parts) => Parts | undefined,
+): Candidate | undefined {
+  const smallest = 1000 * smallestDeviation(steps.ms)
+  let parts: Parts | undefined = first
+  let best: Candidate | undefined
+  for (let round = 0; round < ROUNDS && parts !== undefined; round++) {
+    const now: Parts = parts
+    const deviations = deviationsUs(steps, now)
+    best = closer(best, { parts: now, error: deviations.reduce((a, b) => a + b, 0) })
+    parts = fit(
+      deviations.map(value => 1 / Math.max(value, smallest)),
+      now,
+    )
+  }
+  return best
+}
+
+function usualError(steps: ServedSteps, { parts }: Candidate): number {
+  const sorted = Float64Array.from(deviationsUs(steps, parts)).sort()
+  return sorted.subarray(0, Math.ceil(USUAL * sorted.length)).reduce((a, b) => a + b, 0)
+}
+
+function deviationsUs(steps: ServedSteps, parts: Parts): number[] {
+  return steps.ms.map((ms, i) => Math.abs(1000 * ms - modelUs(steps, parts, i)))
+}
+
+function closer(a: Candidate | undefined, b: Candidate | undefined): Candidate | undefined {
+  return a === undefined || (b !== undefined && b.error < a.error) ? b : a
+}
+
+/** `weights`: of all steps; `rows`: those that are fitted. */
+function fitHost(
+  { ms, batch }: ServedSteps,
+  rows: readonly number[],
+  weights: readonly number[],
+  growsWithRequests: boolean,
+): HostCost {
+  const columns = [rows.map(() => 1), ...(growsWithRequests ? [pick(batch, rows)] : [])]
+  const [baseUs = 0, perRequestUs = 0] = nonNegativeFit(columns, pickUs(ms, rows), pick(weights, rows))
   return { baseUs, perRequestUs, overlaps: true }
 }
 
-function fitDevice({ ms, batch, experts, contextTokens }: ServedSteps, rows: readonly number[]): Device {
+function fitDevice(
+  { ms, batch, experts, contextTokens }: ServedSteps,
+  rows: readonly number[],
+  weights: readonly number[],
+): Device {
   const columns = [rows.map(() => 1), pick(batch, rows), pick(experts, rows)]
   const context = contextTokens === undefined ? [] : [pick(contextTokens, rows).map(tokens => tokens / 1000)]
-  const [baseUs = 0, perRequestUs = 0, perExpertUs = 0, perContextKTokenUs = 0] = fitted(
+  const [baseUs = 0, perRequestUs = 0, perExpertUs = 0, perContextKTokenUs = 0] = nonNegativeFit(
     [...columns, ...context],
     pickUs(ms, rows),
+    pick(weights, rows),
   )
   return { baseUs, perRequestUs, perExpertUs, perContextKTokenUs }
-}
-
-/** Costs are not negative. A column that hardly varies, or follows from the others, says nothing and costs 0. */
-function fitted(columns: readonly number[][], values: readonly number[]): number[] {
-  const used: number[] = []
-  columns.forEach((_, at) => {
-    if (isIndependent([...used, at].map(one => columns[one]!))) used.push(at)
-  })
-  const { coefficients } = nonNegativeLeastSquares(
-    used.map(at => columns[at]!),
-    values,
-  )
-  const all = columns.map(() => 0)
-  used.forEach((at, i) => (all[at] = coefficients[i]!))
-  return all
-}
-
-function isIndependent(columns: readonly number[][]): boolean {
-  if (columns[0]!.length < columns.length) return false
-  try {
-    leastSquares(columns, columns[0]!)
-    return true
-  } catch (error) {
-    if (error instanceof RangeError) return false
-    throw error
-  }
 }
 
 function deviceUs({ batch, experts, contextTokens }: ServedSteps, device: Device, i: number): number {
@@ -172,10 +208,6 @@ function isHostBound(steps: ServedSteps, parts: Parts, i: number): boolean {
 
 function modelUs(steps: ServedSteps, parts: Parts, i: number): number {
   return Math.max(hostUs(steps, parts, i), deviceUs(steps, parts.device, i))
-}
-
-function squaresOf(steps: ServedSteps, parts: Parts, rows: readonly number[]): number {
-  return rows.reduce((sum, i) => sum + (1000 * steps.ms[i]! - modelUs(steps, parts, i)) ** 2, 0)
 }
 
 const pick = (values: readonly number[], rows: readonly number[]): number[] => rows.map(i => values[i]!)
