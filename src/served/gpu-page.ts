@@ -8,32 +8,32 @@ import { markdownTable } from '../report/markdown-table.ts'
 import { LOAD_BALANCERS } from '../sim/compare.ts'
 import { changeOf, policiesOf } from './paired.ts'
 import { change, loadInWords, policySection, type ServedExperiment } from './policy-section.ts'
-import { type Predictions, predictionSection } from './prediction-section.ts'
+import { predictionSection, type SimulationEvidence } from './prediction-section.ts'
 import { type ProfiledShape, profileSection } from './profile-section.ts'
 import { completeRuns, type Conditions, type ResultOf, type ServedResult } from './result-file.ts'
 import { stepSection } from './step-section.ts'
 
-export interface GpuEvidence {
+export interface GpuEvidence extends Pick<SimulationEvidence, 'predictions' | 'predictedWith'> {
   readonly results: readonly ServedResult[]
-  readonly predictions: Predictions
   /** Profiles fitted to the `profile` results. */
   readonly shapes: readonly ProfiledShape[]
 }
 
-export function gpuPage({ results, predictions, shapes }: GpuEvidence): string {
+export function gpuPage({ results, predictions, predictedWith, shapes }: GpuEvidence): string {
   const of = <Kind extends ServedResult['kind']>(kind: Kind) =>
     results.filter((result): result is ResultOf<Kind> => result.kind === kind)
   const served = of('served').toSorted(
     (a, b) => b.served.decoders - a.served.decoders || a.served.rate - b.served.rate,
   )
+  const present = shapes.find(one => one.served.name === predictedWith?.name)?.served
   const blocks = [
     '# On a GPU: vLLM, the plugin, NIXL and the gateway',
     ...intro(results, served),
     ...conditionsSection(results),
     ...modelSection(results),
     ...policySection(served),
-    ...predictionSection(served, predictions),
-    ...stepSection(results),
+    ...predictionSection(served, { predictions, predictedWith, present }),
+    ...stepSection(results, present),
     ...profileSection(shapes),
     ...captureCostSection(of('capture-cost')),
     ...captureExactSection(of('capture-exact')),
@@ -63,33 +63,50 @@ function intro(results: readonly ServedResult[], served: readonly ServedExperime
   return [scope, `TPOT against jsq, ${loadInWords(first)}: **${gains.join('; ')}**.`]
 }
 
-/** Results of one run of the program share their conditions; each different set is listed once. */
+/** Results of one run of the program share their conditions but for the commit; each different set is listed once. */
 function conditionsSection(results: readonly ServedResult[]): string[] {
-  const sets = new Map<string, { readonly conditions: Conditions; readonly names: string[] }>()
-  for (const { name, conditions } of results) {
-    const { date, ...rest } = conditions
+  const sets = new Map<string, ServedResult[]>()
+  for (const result of results) {
+    const { date, commit: _, modified: __, ...rest } = result.conditions
     const key = JSON.stringify([date.slice(0, 10), rest])
-    const set = sets.get(key) ?? { conditions, names: [] }
-    set.names.push(name)
-    sets.set(key, set)
+    sets.set(key, [...(sets.get(key) ?? []), result])
   }
   if (sets.size === 0) return []
   const only = sets.size === 1
   return [
     '## Conditions',
-    ...[...sets.values()].map(({ conditions, names }) =>
+    ...[...sets.values()].map(set =>
       [
-        ...(only ? [] : [`${names.map(name => `\`${name}\``).join(', ')}:\n`]),
-        ...conditionItems(conditions).map(([term, value]) => `- **${term}**: ${value}`),
+        ...(only ? [] : [`${names(set)}:\n`]),
+        ...conditionItems(set[0]!.conditions).map(([term, value]) => `- **${term}**: ${value}`),
+        `- **ELDR**: ${commits(set)}`,
       ].join('\n'),
     ),
   ]
 }
 
+const names = (results: readonly ServedResult[]): string =>
+  results.map(({ name }) => `\`${name}\``).join(', ')
+
+function commits(results: readonly ServedResult[]): string {
+  const sets = new Map<string, ServedResult[]>()
+  for (const result of results) {
+    const { commit, modified } = result.conditions
+    const words = `commit ${commit.slice(0, 12)}${modified === true ? ' with local changes' : ''}`
+    sets.set(words, [...(sets.get(words) ?? []), result])
+  }
+  if (sets.size === 1) return [...sets.keys()][0]!
+  return [...sets].map(([words, set]) => `${words} (${names(set)})`).join('; ')
+}
+
 function conditionItems(conditions: Conditions): (readonly [string, string])[] {
-  const { date, commit, modified, gpu, host, versions, mps, copyBandwidthGBs } = conditions
+  const { date, gpu, host, versions, mps, copyBandwidthGBs, copyCounts } = conditions
   const memory = gpu.memoryGib === undefined ? '' : `, ${fixed(gpu.memoryGib, 0)} GiB`
-  const copy = copyBandwidthGBs === undefined ? '' : `; a copy on it moves ${fixed(copyBandwidthGBs, 0)} GB/s`
+  const counted = copyCounts === 'read+write' ? ', bytes read and bytes written counted' : ''
+  const copy =
+    copyBandwidthGBs === undefined
+      ? ''
+      : `; a copy within its memory: ${fixed(copyBandwidthGBs, 0)} GB/s${counted}`
   const software = Object.entries(versions).map(([name, version]) => `${name} ${String(version)}`)
   return [
     ['date', date.slice(0, 10)],
@@ -97,7 +114,6 @@ function conditionItems(conditions: Conditions): (readonly [string, string])[] {
     ['host', `${host.cpu === undefined ? '' : `${host.cpu}, `}${many(host.cores, 'core')}`],
     ['software', software.join(', ')],
     ['engines on one GPU', mps ? 'under CUDA MPS' : 'without CUDA MPS: they take turns by time slice'],
-    ['ELDR', `commit ${commit.slice(0, 12)}${modified === true ? ', with local changes' : ''}`],
   ]
 }
 

@@ -1,9 +1,10 @@
 /** A line, or a level that turns into a line: the time of a step over its experts where the host may hide it. */
 import { leastSquares } from '../math/least-squares.ts'
-import { quantile } from './step-fit.ts'
+import { fitSteps } from './step-fit.ts'
 
 export interface KneeFit {
   readonly slope: number
+  /** Standard error. */
   readonly slopeError: number
   /** Of the line, at x = 0. */
   readonly intercept: number
@@ -13,43 +14,17 @@ export interface KneeFit {
   readonly count: number
 }
 
-/** A knee must explain this share of the squared error that the line leaves. */
-const CLEARLY = 0.2
-/** A knee has at least this share of the points on either side. */
-const MARGIN = 0.05
-const CANDIDATES = 90
-
-export function kneeFit(x: readonly number[], y: readonly number[]): KneeFit {
-  const ones = x.map(() => 1)
-  const line = leastSquares([ones, x], y)
-  const sorted = Float64Array.from(x).sort()
-  const shares = Array.from(
-    { length: CANDIDATES + 1 },
-    (_, i) => MARGIN + ((1 - 2 * MARGIN) * i) / CANDIDATES,
+/** The fit of a profile over the experts alone. */
+export function kneeFit(experts: readonly number[], ms: readonly number[]): KneeFit {
+  const steps = { ms: [...ms], experts: [...experts], batch: ms.map(() => 0) }
+  const { decode, r2, steps: count } = fitSteps(steps, 1)
+  const [slope, intercept] = [decode.perActiveExpertUs / 1000, decode.baseUs / 1000]
+  const level = decode.host && decode.host.baseUs / 1000
+  const knee = level === undefined ? undefined : { x: (level - intercept) / slope, level }
+  const rows = ms.flatMap((_, i) => (knee === undefined || experts[i]! > knee.x ? [i] : []))
+  const { errors } = leastSquares(
+    [rows.map(() => 1), rows.map(i => experts[i]!)],
+    rows.map(i => ms[i]!),
   )
-  const bent = [...new Set(shares.map(share => quantile(sorted, share)))]
-    .filter(at => at > sorted[0]! && at < sorted.at(-1)!)
-    .map(at => ({ at, fit: leastSquares([ones, x.map(value => Math.max(0, value - at))], y) }))
-    .reduce<{ at: number; fit: typeof line } | undefined>(
-      (best, one) => (best === undefined || one.fit.r2 > best.fit.r2 ? one : best),
-      undefined,
-    )
-  if (bent === undefined || 1 - bent.fit.r2 > (1 - CLEARLY) * (1 - line.r2))
-    return {
-      slope: line.coefficients[1]!,
-      slopeError: line.errors[1]!,
-      intercept: line.coefficients[0]!,
-      r2: line.r2,
-      count: line.count,
-    }
-  const { at, fit } = bent
-  const [level, slope] = [fit.coefficients[0]!, fit.coefficients[1]!]
-  return {
-    slope,
-    slopeError: fit.errors[1]!,
-    intercept: level - slope * at,
-    knee: { x: at, level },
-    r2: fit.r2,
-    count: fit.count,
-  }
+  return { slope, slopeError: errors[1]!, intercept, knee, r2, count }
 }

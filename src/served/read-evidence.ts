@@ -1,7 +1,7 @@
 /** Reads the folder of results for the page: results, predictions, and profiles fitted to the results. */
 import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
-import { loadProfile, profileNames } from '../cost/profile-file.ts'
+import { loadProfile, parseProfile, profileNames } from '../cost/profile-file.ts'
 import type { CostProfile } from '../cost/profile.ts'
 import type { GpuEvidence } from './gpu-page.ts'
 import { parsePrediction } from './prediction.ts'
@@ -10,16 +10,20 @@ import type { ProfiledShape } from './profile-section.ts'
 import { parseServedResult, type ResultOf, type ServedResult } from './result-file.ts'
 import { servedProfile } from './served-profile.ts'
 
-/** Files of predictions; the others are results. */
-const PREDICTED = /^predicted-.*\.json$/
+/** Simulations, made before the runs or after them; the others are results. */
+const SIMULATED = /^(predicted|simulated)-.*\.json$/
+/** The profile that the predictions were made with. */
+const PREDICTED_WITH = 'served-profile.json'
 
 export async function readEvidence(folder: URL): Promise<GpuEvidence> {
   const files = (await readdir(folder).catch(() => [])).filter(name => name.endsWith('.json')).toSorted()
   const results: ServedResult[] = []
   const predictions = new Map<string, HashedPrediction>()
+  let predictedWith: CostProfile | undefined
   for (const file of files) {
     const text = await readFile(new URL(file, folder), 'utf8')
-    if (PREDICTED.test(file)) {
+    if (file === PREDICTED_WITH) predictedWith = parseProfile(file, text)
+    else if (SIMULATED.test(file)) {
       const sha256 = createHash('sha256').update(text).digest('hex')
       predictions.set(file, { prediction: parsePrediction(file, JSON.parse(text)), sha256 })
     } else {
@@ -27,7 +31,7 @@ export async function readEvidence(folder: URL): Promise<GpuEvidence> {
       if (result !== undefined) results.push(result)
     }
   }
-  return { results, predictions, shapes: await shapesOf(results) }
+  return { results, predictions, predictedWith, shapes: await shapesOf(results) }
 }
 
 /** Profiles of the engines that ran alone, beside those of the same shape in plain torch. */

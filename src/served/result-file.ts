@@ -30,6 +30,8 @@ const conditions = z.object({
   versions: z.looseObject({ vllm: z.string(), torch: z.string(), python: z.string() }),
   mps: z.boolean(),
   copyBandwidthGBs: z.number().optional(),
+  /** Which bytes the bandwidth counts. */
+  copyCounts: z.string().optional(),
 })
 
 const model = z.object({
@@ -149,7 +151,11 @@ const captureExact = z.object({
   cases: z.array(
     z.object({
       name: z.string(),
+      /** How the prompts were sent; part of `name` in some results. */
+      round: z.string().optional(),
       prompts: z.number().optional(),
+      differingByLayer: numbers.optional(),
+      sameTexts: z.number().optional(),
       promptChoices: z.number(),
       promptDiffering: z.number(),
       decodeChoices: z.number().optional(),

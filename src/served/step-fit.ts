@@ -1,10 +1,9 @@
 /**
- * Fits the decode part of a cost profile to recorded steps of one engine alone on its device. Three forms are
- * tried, each only if it is clearly closer than the one before it: linear (all time is the device's), the longer
- * of a constant host part and a device part, and the same with a host part that grows with the requests. On
- * steps that are never short of experts the host cannot be seen.
+ * Fits the decode part of a cost profile to recorded steps of one engine alone on its device. Two forms are
+ * tried: linear (all time is the device's), and the longer of a constant host part and a device part. The second
+ * is taken only if it is clearly closer: on steps that are never short of experts the host cannot be seen.
  *
- * All are fits of least absolute deviations: like a median, they do not follow the few steps in which the
+ * Both are fits of least absolute deviations: like a median, they do not follow the few steps in which the
  * engine paused, however long these were.
  */
 import type { DecodeCost, HostCost } from '../cost/profile.ts'
@@ -22,7 +21,7 @@ export interface StepFit {
   readonly steps: number
 }
 
-/** A form must explain this share of the absolute error that the simpler one leaves in the usual steps. */
+/** The host part must explain this share of the absolute error that the linear form leaves in the usual steps. */
 const CLEARLY = 0.2
 /** Share of the steps, those with the smallest deviations, that count for that: no form explains pauses. */
 const USUAL = 0.75
@@ -45,12 +44,11 @@ interface Parts {
 export function fitSteps(steps: ServedSteps, layers: number): StepFit {
   const count = steps.ms.length
   if (count < 20) throw new RangeError(`${count} steps, too few for a fit`)
-  let best = fitLinear(steps)
-  for (const fit of [fitHinge(steps, false), fitHinge(steps, true)]) {
-    if (fit === undefined || usualError(steps, fit) > (1 - CLEARLY) * usualError(steps, best)) break
-    best = fit
-  }
-  return summary(steps, layers, best.parts)
+  const linear = fitLinear(steps)
+  const hinged = fitHinge(steps)
+  const isHinged =
+    hinged !== undefined && usualError(steps, hinged) < (1 - CLEARLY) * usualError(steps, linear)
+  return summary(steps, layers, isHinged ? hinged.parts : linear.parts)
 }
 
 /** Factors of a profile's noise: measured over modelled time at every percentile. */
@@ -106,7 +104,7 @@ function fitLinear(steps: ServedSteps): Candidate {
 }
 
 /** Begins with the steps of the fewest experts as the host's, for several shares of the steps. */
-function fitHinge(steps: ServedSteps, growsWithRequests: boolean): Candidate | undefined {
+function fitHinge(steps: ServedSteps): Candidate | undefined {
   const all = steps.ms.map((_, i) => i)
   const even = all.map(() => 1)
   const experts = Float64Array.from(steps.experts).sort()
@@ -114,7 +112,7 @@ function fitHinge(steps: ServedSteps, growsWithRequests: boolean): Candidate | u
     const [ofHost, ofDevice] = [all.filter(isHost), all.filter(i => !isHost(i))]
     if (ofHost.length < 10 || ofDevice.length < 10) return undefined
     return {
-      host: fitHost(steps, ofHost, weights, growsWithRequests),
+      host: fitHost(steps, ofHost, weights),
       device: fitDevice(steps, ofDevice, weights),
     }
   }
@@ -167,15 +165,9 @@ function closer(a: Candidate | undefined, b: Candidate | undefined): Candidate |
 }
 
 /** `weights`: of all steps; `rows`: those that are fitted. */
-function fitHost(
-  { ms, batch }: ServedSteps,
-  rows: readonly number[],
-  weights: readonly number[],
-  growsWithRequests: boolean,
-): HostCost {
-  const columns = [rows.map(() => 1), ...(growsWithRequests ? [pick(batch, rows)] : [])]
-  const [baseUs = 0, perRequestUs = 0] = nonNegativeFit(columns, pickUs(ms, rows), pick(weights, rows))
-  return { baseUs, perRequestUs, overlaps: true }
+function fitHost({ ms }: ServedSteps, rows: readonly number[], weights: readonly number[]): HostCost {
+  const [baseUs = 0] = nonNegativeFit([rows.map(() => 1)], pickUs(ms, rows), pick(weights, rows))
+  return { baseUs, perRequestUs: 0, overlaps: true }
 }
 
 function fitDevice(

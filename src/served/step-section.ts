@@ -1,10 +1,12 @@
 /** Section of docs/evidence/gpu.md on the time of a step against its distinct experts, and its figure. */
+import type { CostProfile } from '../cost/profile.ts'
 import { leastSquares } from '../math/least-squares.ts'
 import { figureOf } from '../report/figure.ts'
 import { markdownTable } from '../report/markdown-table.ts'
 import { fixed, many } from '../report/numbers.ts'
 import { type ScatterLine, type ScatterPoint, scatterPlot, thinned } from '../report/scatter-plot.ts'
 import { studentT } from '../sim/confidence.ts'
+import { fullBatchSteps } from './full-batch.ts'
 import { type KneeFit, kneeFit } from './knee-fit.ts'
 import { completeRuns, type ResultOf, type ServedResult, type ServedSteps } from './result-file.ts'
 
@@ -24,13 +26,14 @@ interface StepGroup {
   readonly own?: number
 }
 
-export function stepSection(results: readonly ServedResult[]): string[] {
+/** `alone`: profile of the engine that the policies were run with. */
+export function stepSection(results: readonly ServedResult[], alone?: CostProfile): string[] {
   const groups = stepGroups(results)
   if (groups.length === 0) return []
   return [
     '## Step time and distinct experts, GPU-served',
     `![Time of a decode step by distinct experts](../pictures/${STEP_FIGURE})`,
-    'Steps that vLLM ran, from the end of one to the end of the next; the figure shows some of them. An engine alone: a regression over all recorded steps. Below the *knee* the host takes longer than the device, and experts cost nothing. Several engines: a regression of the mean time over the mean experts of whole runs, in which all engines change together. *Bandwidth*: bytes of one more expert in every layer of every engine, divided by the time that it adds to a step.',
+    'Steps that vLLM ran, from the end of one to the end of the next; the figure shows some of them. An engine alone: a fit of least absolute deviations over the recorded steps of a full batch. Below the *knee* the host takes longer than the device, and experts cost nothing. Several engines: a regression of the mean time over the mean experts of whole runs, in which all engines change together. *Bandwidth*: bytes of one more expert in every layer of every engine, divided by the time that it adds to a step.',
     markdownTable(
       ['engines on the GPU', 'points', 'ms per expert', 'ms at 0 experts', 'knee', 'r²', 'bandwidth TB/s'],
       1,
@@ -49,6 +52,7 @@ export function stepSection(results: readonly ServedResult[]): string[] {
       }),
     ),
     ...groups.flatMap(sharingInWords),
+    ...groups.flatMap(group => sumInWords(group, alone)),
   ]
 }
 
@@ -65,6 +69,26 @@ function sharingInWords({ engines, fit, own }: StepGroup): string[] {
   return [
     `How ${engines} engines share the GPU: one more expert of its own adds ${fixed(own, 3)} ms to an engine's step, one more of every engine ${fixed(fit.slope, 3)} ms, a share of ${fixed(share, 2)}. Taking turns layer by layer gives ${fixed(1 / engines, 2)}, equal bandwidth 1.00: ${rule}.`,
   ]
+}
+
+/** Whether the device parts of the engines add up to the step of all. */
+function sumInWords({ engines, fit }: StepGroup, alone: CostProfile | undefined): string[] {
+  if (engines === 1 || alone === undefined) return []
+  const { baseUs, perActiveExpertUs } = alone.decode
+  const slope = (engines * alone.shape.layers * perActiveExpertUs) / 1000
+  const base = (engines * baseUs) / 1000
+  return [
+    `Summed over ${engines} engines, the device part of \`${alone.name}\` is ${fixed(slope, 3)} ms per expert and ${fixed(base, 1)} ms besides; ${engines} engines at once took ${fixed(fit.slope, 3)} and ${fixed(fit.intercept, 1)}. ${verdictOn(fit.slope / slope, fit.intercept / base)}`,
+  ]
+}
+
+/** Ratios of measured to summed. */
+function verdictOn(slope: number, base: number): string {
+  const agrees =
+    Math.abs(slope - 1) < 0.1 ? 'The cost of experts adds up' : 'The cost of experts does not add up'
+  return base < 0.9
+    ? `${agrees}; the rest is less than its sum, so simulated times are too long. Part of it may be waiting in which other engines can use the device; that was not measured.`
+    : `${agrees}.`
 }
 
 /** Undefined if no steps were recorded. */
@@ -120,7 +144,7 @@ function stepGroups(results: readonly ServedResult[]): StepGroup[] {
 }
 
 function aloneGroup(results: readonly ResultOf<'profile'>[]): StepGroup {
-  const steps = results.map(({ profile }) => usual(profile.steps))
+  const steps = results.map(({ profile }) => usual(fullBatchSteps(profile)))
   const [experts, ms] = [steps.flatMap(one => one.experts), steps.flatMap(one => one.ms)]
   const { model } = results[0]!
   return { label: 'one, alone', model, engines: 1, experts, ms, fit: kneeFit(experts, ms) }

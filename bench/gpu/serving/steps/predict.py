@@ -1,11 +1,15 @@
 """The simulator's prediction of a served experiment, made before the policies run: a profile is fitted to the steps
 of one engine alone, then the same requests at the same times are simulated with decoders that share the GPU. The
-result of the experiment names the file and its hash. Needs no servers and no GPU."""
+result of the experiment names the file and its hash. Needs no servers and no GPU.
+
+With --again it is simulated after the runs, with the profile as the program fits it now and the saved traces. That
+is no prediction, so the file has another name. The results of the policies are not read."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import lzma
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -32,6 +36,9 @@ def servers_of(context: Context) -> list[Engine]:
 def run(context: Context) -> None:
     settings, stage = tpot.settings_of(context), context.lab.stage
     paths = prepare.files(context)
+    if context.options.again:
+        for path in (paths["evaluation"], paths[f"k{settings['decoders']}"]):
+            restore(path)
     artifact = paths[f"k{settings['decoders']}"]
     if not artifact.exists():
         raise SystemExit("the clusters are not fitted: run the step `prepare` first")
@@ -44,9 +51,18 @@ def run(context: Context) -> None:
     (stage.run / name).write_text(json.dumps(predicted, ensure_ascii=False, separators=(",", ":")) + "\n")
     context.out.mkdir(parents=True, exist_ok=True)
     shutil.copy(stage.run / name, context.out / name)
-    shutil.copy(tpot.profile_path(context), context.out / tpot.profile_path(context).name)
+    if not context.options.again:  # profiles/ has the present one
+        shutil.copy(tpot.profile_path(context), context.out / tpot.profile_path(context).name)
     for line in summary(predicted):
         say(line)
+
+
+def restore(path: Path) -> None:
+    """From the committed results, if it is not in the run folder."""
+    saved = HERE / "results" / f"{path.name}.xz"
+    if saved.exists() and not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(lzma.decompress(saved.read_bytes()))
 
 
 def fit_profile(context: Context) -> None:
@@ -99,7 +115,7 @@ def summary(predicted: dict[str, Any]) -> list[str]:
     runs = {point["variant"]: point["runs"] for point in predicted["points"]}
     out = []
     for policy, of_policy in runs.items():
-        words = [f"predicted {policy:12}"]
+        words = [f"simulated {policy:12}"]
         for name in ("p50", "p99"):
             values = [run["tpotMs"][name] for run in of_policy]
             pairs = zip(values, [run["tpotMs"][name] for run in runs[tpot.REFERENCE]], strict=True)
@@ -110,9 +126,14 @@ def summary(predicted: dict[str, Any]) -> list[str]:
 
 
 def name_of(options: argparse.Namespace) -> str:
-    return f"predicted-{tpot.name_of(options)}"
+    return f"{'simulated' if options.again else 'predicted'}-{tpot.name_of(options)}"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    tpot.add_options(parser)
+    parser.add_argument("--again", action="store_true", help="after the runs, with the present fit and the saved traces")
 
 
 def kinds() -> Sequence[StepKind]:
     text = "simulate what a tpot step will send, before it is run"
-    return [StepKind("predict", text, lambda o: 20, run, servers_of, name_of, tpot.add_options)]
+    return [StepKind("predict", text, lambda o: 20, run, servers_of, name_of, add_options)]
