@@ -137,6 +137,21 @@ describe('the page of results', () => {
     expect(predicted(-0.2)).toContain('**0 of 2 changes of TPOT are within 3 points')
   })
 
+  it('keeps the prediction beside what was simulated afterwards', () => {
+    const page = pageOf([servedResult({ prediction: { file: 'predicted.json', sha256: 'abc' } })], {
+      predictions: new Map([
+        ['predicted.json', prediction(-0.2)],
+        ['simulated-served-k4-b10.json', prediction(-0.11)],
+      ]),
+    })
+    expect(page).toMatch(
+      /\*\*Predicted before the runs\.\*\* .* \*\*0 of 2 changes of TPOT are within 3 points/,
+    )
+    expect(page).toMatch(/\*\*Simulated afterwards, .*\*\*2 of 2 changes of TPOT are within 3 points/)
+    expect(page).toMatch(/\| −20\.0\s±\s0\.0\s% \| −10\.0 \| −11\.0\s±\s0\.0\s% \| −1\.0 \|/)
+    expect(predicted(-0.12)).not.toContain('afterwards')
+  })
+
   it('refuses a prediction that was changed afterwards, or is missing', () => {
     expect(() => predicted(-0.1, 'def')).toThrow('its prediction predicted.json has changed since it ran')
     const missing = servedResult({ prediction: { file: 'predicted.json', sha256: 'abc' } })
@@ -149,11 +164,11 @@ describe('the page of results', () => {
     const page = pageOf(values)
     // 6 layers of 47.2 MB in 60 µs
     expect(page).toMatch(
-      /\| one, alone \| 3,000 steps \| 0\.0600 ± 0\.0000 \| 0\.50 \| none \| 1\.00 \| 4\.72 \|/,
+      /\| one engine alone \| 3,000 steps \| 0\.0600 ± 0\.0000 \| 0\.50 \| none \| 1\.00 \| 4\.72 \|/,
     )
     const figure = stepFigure(values.map(value => parseServedResult('profile-wide.json', value)!))!
     expect(figure).toMatch(/^<svg xmlns=/)
-    expect(figure).toContain('one, alone: 0.060 ms per expert.')
+    expect(figure).toContain('one engine alone: 0.060 ms per expert.')
     expect(figure).toContain('class="dots"')
     expect(figure.length).toBeLessThan(100_000)
   })
@@ -199,6 +214,7 @@ describe('the page of results', () => {
     const page = pageOf([envelope('capture-cost', 'capture-cost', { captureCost: { cells, throughput } })])
     // Differences 1, 0.5 and 0.5: median 0.5, mean 0.67, interval 4.303 · 0.2887/√3.
     expect(page).toContain('| tiny6-wide, 6 × 64 | 512 | 3 | 11.50 | +0.50 | +0.67 ± 0.72 |')
+    expect(page).toContain('The target of 0.3 ms is missed.')
     expect(page).toContain(
       '16 requests of 512 tokens at once: 92.5 requests per second with capture, 94.1 without.',
     )
@@ -223,7 +239,7 @@ describe('the page of results', () => {
       envelope('capture-exact', 'capture-exact', { captureExact }),
       envelope('features', 'features', { features }),
     ])
-    expect(page).toContain('| 0 of 189,888 | 3 of 21,504 |')
+    expect(page).toContain('| 0 of 189,888 | · | 3 of 21,504 | · |')
     expect(page).toContain(
       'in 40 of 40. On the first, cold pass: 36 of 40. 0 signatures rejected. 1 ticket left.',
     )

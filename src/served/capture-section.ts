@@ -64,9 +64,14 @@ export function captureExactSection(results: readonly ResultOf<'capture-exact'>[
   const notes = cases.some(({ note }) => note !== undefined)
   const table = markdownTable(
     [
-      ...['server', 'prompts', 'compared with'],
+      'server',
+      'prompts',
+      'compared with',
       ...(notes ? ['note'] : []),
-      ...['prompt: choices that differ', 'by layer', 'decode: choices that differ', 'equal texts'],
+      'prompt: choices that differ',
+      'by layer',
+      'decode: choices that differ',
+      'equal texts',
     ],
     notes ? 4 : 3,
     cases.map(one => [
@@ -87,7 +92,7 @@ export function captureExactSection(results: readonly ResultOf<'capture-exact'>[
     ...(cases.length === 0
       ? []
       : [
-          'Each server with the plugin is compared with a server that has the same flags and vLLM’s own capture (`--enable-return-routed-experts`): the same prompts, captured by other code in another process. So a difference is either an error of capture, or the two engines chose differently. Decode choices are compared where texts are equal; servers that do not record them have none.',
+          'Each server with the plugin is compared with a server that has the same flags and vLLM’s own capture (`--enable-return-routed-experts`): the same prompts, captured by other code in another process. So a difference is either an error of capture, or the two engines chose differently; [the guide](../guides/vllm.md#choices-that-differ-between-servers) says which of the two the table supports. Decode choices are compared where texts are equal; servers that do not record them have none.',
           table,
         ]),
     ...pd.map(pdInWords),

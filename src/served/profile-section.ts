@@ -9,6 +9,7 @@ export interface ProfiledShape {
   readonly fit: StepFit
   /** The same shape, timed without an engine; absent if it was not. */
   readonly torch?: CostProfile
+  readonly bytesPerExpert?: number
 }
 
 /** A step for comparison: requests, the share of the experts that they activate, and tokens of context each. */
@@ -26,6 +27,7 @@ export function profileSection(shapes: readonly ProfiledShape[]): string[] {
         'profile',
         'from',
         'µs per expert and layer',
+        'weights read, TB/s',
         'µs per request',
         'µs per step, fixed',
         'host µs',
@@ -34,33 +36,34 @@ export function profileSection(shapes: readonly ProfiledShape[]): string[] {
         'against torch',
       ],
       2,
-      shapes.flatMap(({ served, fit, torch }) => [
-        profileRow(served, torch, fit),
-        ...(torch === undefined ? [] : [profileRow(torch, undefined, undefined)]),
+      shapes.flatMap(shape => [
+        profileRow(shape, shape.served),
+        ...(shape.torch === undefined ? [] : [profileRow(shape, shape.torch)]),
       ]),
     ),
+    ...(shapes.some(({ torch }) => torch !== undefined)
+      ? [
+          'The served and the plain-torch profile of a shape differ because they run different kernels (vLLM’s fused MoE kernel in CUDA graphs beside the grouped GEMM of `bench/gpu`), which shows in the time per expert, and because a served step also contains scheduling, sampling and output, which shows in the fixed time and the time per request.',
+        ]
+      : []),
     `Files: ${shapes.map(({ served }) => `\`profiles/${served.name}.json\``).join(', ')}. Noise: the steps of a served profile vary around the modelled time as the recorded ones did.`,
   ]
 }
 
-function profileRow(
-  profile: CostProfile,
-  torch: CostProfile | undefined,
-  fit: StepFit | undefined,
-): string[] {
+function profileRow({ served, fit, torch, bytesPerExpert }: ProfiledShape, profile: CostProfile): string[] {
   const { decode, shape } = profile
-  const host =
-    decode.host && `${whole(decode.host.baseUs)} + ${fixed(decode.host.perRequestUs, 1)} per request`
+  const isServed = profile === served
   const ms = stepMs(profile)
-  const against = torch && ms / stepMs(torch) - 1
+  const against = isServed && torch !== undefined ? ms / stepMs(torch) - 1 : undefined
   return [
     profile.name,
-    fit === undefined ? 'plain torch' : 'GPU-served',
+    isServed ? 'GPU-served' : 'plain torch',
     fixed(decode.perActiveExpertUs, 2),
+    bytesPerExpert === undefined ? '·' : fixed(bytesPerExpert / decode.perActiveExpertUs / 1e6, 2),
     fixed(decode.perRequestUs, 1),
     whole(decode.baseUs + shape.layers * decode.perLayerUs),
-    host ?? 'not apart',
-    fit === undefined ? 'see the file' : `${percent(fit.error.median, 1)}, ${percent(fit.error.p90, 1)}`,
+    decode.host === undefined ? 'not apart' : whole(decode.host.baseUs),
+    isServed ? `${percent(fit.error.median, 1)}, ${percent(fit.error.p90, 1)}` : 'see the file',
     fixed(ms, 2),
     against === undefined ? '·' : `${against > 0 ? '+' : ''}${percent(against)}`,
   ]

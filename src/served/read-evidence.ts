@@ -46,7 +46,7 @@ async function shapesOf(results: readonly ServedResult[]): Promise<ProfiledShape
       const name = `h200-${result.model.name}`
       const torch: CostProfile | undefined = names.includes(name) ? await loadProfile(name) : undefined
       const { profile: served, fit } = servedProfile(result, torch)
-      return { served, fit, torch }
+      return { served, fit, torch, bytesPerExpert: result.model.bytesPerExpert }
     }),
   )
 }

@@ -21,6 +21,8 @@ interface StepGroup {
   readonly engines: number
   readonly experts: readonly number[]
   readonly ms: readonly number[]
+  /** Experts of the fitted points, between which the line is drawn. */
+  readonly fitted: readonly number[]
   readonly fit: KneeFit
   /** Several engines: ms per expert of an engine's own, within a run. */
   readonly own?: number
@@ -99,17 +101,18 @@ export function stepFigure(results: readonly ServedResult[]): string | undefined
   const description = groups
     .map(({ label, fit }) => `${label}: ${fixed(fit.slope, 3)} ms per expert.`)
     .join(' ')
-  const points: ScatterPoint[] = groups.flatMap(({ experts, ms }, group) =>
-    experts.map((x, i) => ({ x, y: ms[i]!, group })),
-  )
+  const points = groups.flatMap(({ experts, ms }, group) => {
+    const all: ScatterPoint[] = experts.map((x, i) => ({ x, y: ms[i]!, group }))
+    return thinned(all, Math.floor(MAX_POINTS / groups.length))
+  })
   const body = scatterPlot({
     id: 'gpu-steps',
     title,
     description,
     x: { label: 'distinct experts of a step, mean over the layers' },
     y: { label: 'time of the step, ms', from: 0 },
-    points: thinned(points, MAX_POINTS),
-    lines: groups.flatMap(({ experts, fit }, group) => linesOf(fit, minOf(experts), maxOf(experts), group)),
+    points,
+    lines: groups.flatMap(({ fitted, fit }, group) => linesOf(fit, minOf(fitted), maxOf(fitted), group)),
   })
   return figureOf({ title, description, legend: groups.map(({ label }) => label), body })
 }
@@ -147,7 +150,15 @@ function aloneGroup(results: readonly ResultOf<'profile'>[]): StepGroup {
   const steps = results.map(({ profile }) => usual(fullBatchSteps(profile)))
   const [experts, ms] = [steps.flatMap(one => one.experts), steps.flatMap(one => one.ms)]
   const { model } = results[0]!
-  return { label: 'one, alone', model, engines: 1, experts, ms, fit: kneeFit(experts, ms) }
+  return {
+    label: 'one engine alone',
+    model,
+    engines: 1,
+    experts,
+    ms,
+    fitted: experts,
+    fit: kneeFit(experts, ms),
+  }
 }
 
 /** Runs needed for their line. */
@@ -167,6 +178,7 @@ function sharedGroup(results: readonly ResultOf<'served'>[]): StepGroup[] {
       engines: served.decoders,
       experts: steps.flatMap(one => one.experts),
       ms: steps.flatMap(one => one.ms),
+      fitted: means.x,
       fit: {
         slope: line.coefficients[1]!,
         slopeError: line.errors[1]!,
