@@ -9,6 +9,7 @@ import { type GpuEvidence, gpuPage } from '../src/served/gpu-page.ts'
 import { parsePrediction } from '../src/served/prediction.ts'
 import { readEvidence } from '../src/served/read-evidence.ts'
 import { parseServedResult } from '../src/served/result-file.ts'
+import { resultText } from '../src/served/result-text.ts'
 import { profileText, servedProfile } from '../src/served/served-profile.ts'
 import { STEP_FIGURE, stepFigure } from '../src/served/step-section.ts'
 import { temporaryFolder } from './trace-support.ts'
@@ -39,9 +40,9 @@ describe('docs/evidence/gpu.md', () => {
     )
   })
 
-  it('has results without absolute paths', () => {
-    for (const name of existsSync(results) ? readdirSync(results).filter(file => file.endsWith('.json')) : [])
-      expect(readFileSync(new URL(name, results), 'utf8')).not.toMatch(/"\/(?!v1)[\w.-]+\/|[A-Z]:\\/)
+  it('has results without absolute paths', async () => {
+    for (const name of existsSync(results) ? readdirSync(results) : [])
+      expect(await resultText(new URL(name, results))).not.toMatch(/"\/(?!v1)[\w.-]+\/|[A-Z]:\\/)
   })
 })
 

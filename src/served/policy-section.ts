@@ -92,6 +92,6 @@ function remarks({ name, model, served }: ServedExperiment): string {
     ...(behind === 0
       ? []
       : [`The load client fell behind in ${fixed(behind, 0)} of ${many(runs.length, 'run')}.`]),
-    `Data: \`bench/gpu/serving/results/${name}.json\`.`,
+    `Data: \`bench/gpu/serving/results/${name}.json.br\`.`,
   ].join(' ')
 }

@@ -1,6 +1,6 @@
 /** Reads the folder of results for the page: results, predictions, and profiles fitted to the results. */
 import { createHash } from 'node:crypto'
-import { readdir, readFile } from 'node:fs/promises'
+import { readdir } from 'node:fs/promises'
 import { loadProfile, parseProfile, profileNames } from '../cost/profile-file.ts'
 import type { CostProfile } from '../cost/profile.ts'
 import type { GpuEvidence } from './gpu-page.ts'
@@ -8,6 +8,7 @@ import { parsePrediction } from './prediction.ts'
 import type { HashedPrediction } from './prediction-section.ts'
 import type { ProfiledShape } from './profile-section.ts'
 import { parseServedResult, type ResultOf, type ServedResult } from './result-file.ts'
+import { resultText, writtenName } from './result-text.ts'
 import { servedProfile } from './served-profile.ts'
 
 /** Simulations, made before the runs or after them; the others are results. */
@@ -16,12 +17,12 @@ const SIMULATED = /^(predicted|simulated)-.*\.json$/
 const PREDICTED_WITH = 'served-profile.json'
 
 export async function readEvidence(folder: URL): Promise<GpuEvidence> {
-  const files = (await readdir(folder).catch(() => [])).filter(name => name.endsWith('.json')).toSorted()
+  const files = (await readdir(folder).catch(() => [])).filter(name => /\.json(\.br)?$/.test(name)).toSorted()
   const results: ServedResult[] = []
   const predictions = new Map<string, HashedPrediction>()
   let predictedWith: CostProfile | undefined
-  for (const file of files) {
-    const text = await readFile(new URL(file, folder), 'utf8')
+  for (const saved of files) {
+    const [file, text] = [writtenName(saved), await resultText(new URL(saved, folder))]
     if (file === PREDICTED_WITH) predictedWith = parseProfile(file, text)
     else if (SIMULATED.test(file)) {
       const sha256 = createHash('sha256').update(text).digest('hex')

@@ -2,14 +2,13 @@
 of one engine alone, then the same requests at the same times are simulated with decoders that share the GPU. The
 result of the experiment names the file and its hash. Needs no servers and no GPU.
 
-With --again it is simulated after the runs, with the profile as the program fits it now and the saved traces. That
+With --again it is simulated after the runs, with the profile as the program fits it now. That
 is no prediction, so the file has another name. The results of the policies are not read."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import lzma
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -36,9 +35,6 @@ def servers_of(context: Context) -> list[Engine]:
 def run(context: Context) -> None:
     settings, stage = tpot.settings_of(context), context.lab.stage
     paths = prepare.files(context)
-    if context.options.again:
-        for path in (paths["evaluation"], paths[f"k{settings['decoders']}"]):
-            restore(path)
     artifact = paths[f"k{settings['decoders']}"]
     if not artifact.exists():
         raise SystemExit("the clusters are not fitted: run the step `prepare` first")
@@ -57,17 +53,10 @@ def run(context: Context) -> None:
         say(line)
 
 
-def restore(path: Path) -> None:
-    """From the committed results, if it is not in the run folder."""
-    saved = HERE / "results" / f"{path.name}.xz"
-    if saved.exists() and not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(lzma.decompress(saved.read_bytes()))
-
-
 def fit_profile(context: Context) -> None:
     folders = [context.lab.stage.root / "results", context.out, HERE / "results"]
-    found = next((folder / "profile-wide.json" for folder in folders if (folder / "profile-wide.json").exists()), None)
+    files = [folder / f"profile-wide.json{ending}" for folder in folders for ending in ("", ".br")]
+    found = next((file for file in files if file.exists()), None)
     if found is None:
         raise SystemExit("no steps of an engine alone: run the step `profile` first")
     stage = context.lab.stage
@@ -131,7 +120,7 @@ def name_of(options: argparse.Namespace) -> str:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     tpot.add_options(parser)
-    parser.add_argument("--again", action="store_true", help="after the runs, with the present fit and the saved traces")
+    parser.add_argument("--again", action="store_true", help="after the runs, with the present fit")
 
 
 def kinds() -> Sequence[StepKind]:
