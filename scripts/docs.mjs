@@ -9,9 +9,14 @@ import { configPage, schemaText } from '../dist/gateway/config/schema/reference.
 import { apiPage, documentText } from '../dist/gateway/control/openapi/api-page.js'
 import { resultsData, resultsPage } from '../dist/paper/results-page.js'
 import { errorsPage } from '../dist/report/errors-page.js'
+import { gpuPage } from '../dist/served/gpu-page.js'
+import { readEvidence } from '../dist/served/read-evidence.js'
+import { STEP_FIGURE, stepFigure } from '../dist/served/step-section.js'
 import { fillScalePage } from '../dist/report/scale-page.js'
 
 const docs = name => new URL(`../docs/${name}`, import.meta.url)
+const gpu = await readEvidence(new URL('../bench/gpu/serving/results/', import.meta.url))
+const gpuFigure = stepFigure(gpu.results)
 const results = name => JSON.parse(readFileSync(docs(`evidence/results/${name}.json`), 'utf8'))
 
 for (const [name, text] of [
@@ -24,6 +29,8 @@ for (const [name, text] of [
   ['openapi.json', documentText()],
   ['evidence/results.md', resultsPage(results('whole'), results('cut'))],
   ...resultsData(results('whole'), results('cut')).map(([name, text]) => [`evidence/${name}`, text]),
+  ['evidence/gpu.md', gpuPage(gpu)],
+  ...(gpuFigure === undefined ? [] : [[`pictures/${STEP_FIGURE}`, gpuFigure]]),
   [
     'guides/scale.md',
     fillScalePage(readFileSync(docs('guides/scale.md'), 'utf8'), {

@@ -6,7 +6,7 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { DIAGRAMS } from './figures/diagrams.mjs'
-import { figureOf } from './figures/frame.mjs'
+import { figureOf } from '../dist/report/figure.js'
 import { lineChart } from '../dist/report/line-chart.js'
 
 const docs = name => new URL(`../docs/${name}`, import.meta.url)

@@ -44,7 +44,7 @@ const ALLOWED = [
 ]
 
 const SKIPPED =
-  /^(data|models|docs\/evidence\/results|test\/golden|bench\/gpu\/results|python\/bench\/results)\/|package-lock\.json$|^LICENSE$|^src\/worker\/replay\/words\.ts$/
+  /^(data|models|docs\/evidence\/results|test\/golden|bench\/gpu\/results|bench\/gpu\/serving\/results|python\/bench\/results)\/|package-lock\.json$|^LICENSE$|^src\/worker\/replay\/words\.ts$/
 const TEXT =
   /\.(ts|tsx|mjs|js|py|md|ya?ml|json|sh|css|html|toml|tpl|wat|txt|service)$|^\.ci\/run$|Containerfile/
 

@@ -176,7 +176,7 @@ const tables = [
       ]),
     ]),
   ),
-  `**Time per output token** on held-out prompts, p50 / p99. *best balancer* is the best of ${BALANCERS.join(', ')}, in ms; *eldr* and *union* are changes against it. Means of ${SEEDS} seeds, 600 requests each, profile h200-first. *batch* is the mean over steps. *experts* are the distinct experts per layer in a step; their mean counts a step once per token:`,
+  `**Simulated time per output token** on held-out prompts, p50 / p99. *best balancer* is the best of ${BALANCERS.join(', ')}, in ms; *eldr* and *union* are changes against it. Means of ${SEEDS} seeds, 600 requests each, profile h200-first. *batch* is the mean over steps. *experts* are the distinct experts per layer in a step; their mean counts a step once per token:`,
   markdown(
     [
       'prompts',

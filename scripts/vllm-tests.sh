@@ -14,8 +14,17 @@ fi
 # Two lanes in parallel: each mostly waits for imports and steps, which use one core.
 lane=$(mktemp)
 single() {
-  (cd python && ruff check . ../test/vllm --config pyproject.toml && ruff format --check . ../test/vllm --config pyproject.toml && mypy)
+  (
+    cd python
+    checked=(. ../test/vllm ../bench/gpu/serving)
+    ruff check "${checked[@]}" --config pyproject.toml
+    ruff format --check "${checked[@]}" --config pyproject.toml
+    mypy
+    cd ../bench/gpu/serving
+    mypy --config-file mypy.ini
+  )
   (cd python && python -m pytest -p no:cacheprovider)
+  python -m pytest -q -p no:cacheprovider bench/gpu/serving/tests
   servers test/vllm --ignore=test/vllm/cluster
 }
 set -m # a process group of its own, so that it can be stopped whole
@@ -34,3 +43,7 @@ cat "$lane"
 [ $status = 0 ] || exit $status
 # Runs alone, because it compares times.
 servers test/vllm/cluster/test_bench.py
+# Every step of the GPU experiments, with tiny loads on this CPU build.
+stage=$(mktemp -d)
+python bench/gpu/serving/run.py --stage "$stage" dry --out "$stage/out"
+rm -rf "$stage"

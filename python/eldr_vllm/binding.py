@@ -4,6 +4,7 @@ that cannot be captured."""
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -31,10 +32,16 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Routed:
-    """An MoE layer of this worker."""
+    """An MoE layer of this worker. experts: the module of its experts if its kernel routes by itself."""
 
     layer_id: int
     router: Any
+    experts: Any = None
+
+    def bind(self, hook: Callable[[Any], None], fail: Callable[[str, BaseException], None]) -> None:
+        self.router.set_capture_fn(hook)
+        if self.experts is not None:
+            choose_again(self.router, self.experts, fail)
 
 
 def group_of(kv_cache_config: Any, longest: int) -> Group:
@@ -95,9 +102,11 @@ def routed_layers(vllm_config: Any, top_k: int) -> list[Routed]:
     found: list[Routed] = []
     for runner in moe_runners(vllm_config):
         name, router = runner.layer_name, runner.router
+        experts = None
         if getattr(runner._quant_method, "is_monolithic", False):
-            kernel = type(kernel_of(runner)).__name__
-            raise Unsupported(f"{name}: kernel {kernel} routes by itself; take another one, such as --moe-backend triton or marlin")
+            kernel, experts = type(kernel_of(runner)).__name__, getattr(runner, "routed_experts", None)
+            if not hasattr(experts, "forward_monolithic") or getattr(router, "eplb_state", None) is not None:
+                raise Unsupported(f"{name}: kernel {kernel} routes by itself; take another one, such as --moe-backend triton or marlin")
         if not isinstance(router, BaseRouter) or type(router).__name__ in _ROUTERS_WITH_OTHER_IDS:
             raise Unsupported(f"{name}: router {type(router).__name__} does not show the model's own experts")
         if getattr(router, "capture_fn", None) is not None:
@@ -106,8 +115,23 @@ def routed_layers(vllm_config: Any, top_k: int) -> list[Routed]:
             raise Unsupported(f"{name}: sequence parallelism shows each rank a part of the tokens")
         if router.top_k != top_k:
             raise Unsupported(f"{name}: top {router.top_k}, expected {top_k} as in the model's configuration")
-        found.append(Routed(int(runner.layer_id), router))
+        found.append(Routed(int(runner.layer_id), router, experts))
     return found
+
+
+def choose_again(router: Any, experts: Any, fail: Callable[[str, BaseException], None]) -> None:
+    """A monolithic kernel gets the router's logits and does not report its choice, so the layer's router chooses
+    from the same logits too, one more launch per layer. Where two experts tie the kernel may choose otherwise."""
+    compute = experts.forward_monolithic
+
+    def choose_and_compute(*, x: Any, router_logits: Any, input_ids: Any = None, **more: Any) -> Any:
+        try:
+            router.select_experts(hidden_states=x, router_logits=router_logits, input_ids=input_ids)
+        except Exception as error:
+            fail("choosing experts again", error)
+        return compute(x=x, router_logits=router_logits, input_ids=input_ids, **more)
+
+    experts.forward_monolithic = choose_and_compute
 
 
 def moe_runners(vllm_config: Any) -> list[Any]:
@@ -152,6 +176,26 @@ def own_rows(dp_rank: int, rows: int) -> tuple[int, int]:
         first = sum(sizes[:dp_rank])
         return first, first + own
     raise RuntimeError(f"{rows} rows in a layer, of ranks with {sizes} tokens")
+
+
+def padding_runs() -> bool:
+    """Whether the running step's kernels compute the experts that its routers report for rows of padding. vLLM
+    skips padding with VLLM_MOE_SKIP_PADDING where its model runner marks it. In 0.26 (runner V2 only, off by
+    default) it does so after the routers; later ones (on by default) let the routers report −1 instead."""
+    from vllm import envs
+    from vllm.forward_context import get_forward_context
+    from vllm.model_executor.layers.fused_moe.router import fused_topk_router
+
+    if hasattr(fused_topk_router, "_get_padding_mask"):
+        return True
+    return not (getattr(envs, "VLLM_MOE_SKIP_PADDING", False) and getattr(get_forward_context(), "is_padding", None) is not None)
+
+
+def is_transfer_group(connector: Any) -> bool:
+    """Whether a connector is the worker's only one, not a child of MultiConnector."""
+    from vllm.distributed.kv_transfer import get_kv_transfer_group, has_kv_transfer_group
+
+    return not has_kv_transfer_group() or get_kv_transfer_group() is connector
 
 
 def ranks() -> tuple[int, int]:

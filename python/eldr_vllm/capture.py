@@ -1,11 +1,10 @@
-"""Hooks on the routers of the MoE layers. Each hook gets the experts of a step's tokens, [tokens, top_k], as
-logical ids before EPLB maps them.
+"""Hooks on the routers of the MoE layers. Each gets the experts of a step's tokens, [rows, top_k], as logical
+ids before EPLB maps them.
 
-A hook only keeps a reference to the ids. On an accelerator, the hook of the last layer copies the ids of all
-layers into one buffer and scatters it into the store. These few kernel launches per step are recorded in the
-CUDA graph of the last layer, so they also run on replay, without Python. If layers are recorded as separate
-graphs, the references prevent a later graph from reusing the memory of the ids. The slots are a view of the
-engine's persistent tensor (with −1 for padding), so a recorded scatter sees the slots of each step.
+A hook only keeps a reference. On an accelerator the hook of the last layer hands the ids of all layers to a
+recorder (recorder.py). If layers are recorded as separate graphs, the references keep the memory of the ids
+from being reused by a later graph. The slots are a view of the engine's persistent tensor (with −1 for
+padding), so a recorded scatter sees the slots of each step.
 
 On a CPU there are no graphs, and `finish` does the work after the forward pass. (binding.py rejects layers
 compiled for a CPU, because torch.compile would trace into the hook and lose its effect; on an accelerator the
@@ -14,12 +13,12 @@ layer is opaque to it.)"""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
 from . import log
 from .fetched import Fetched, Tensor
+from .recorder import Recorder, distinct_experts
 from .torch_store import TorchStore
 
 
@@ -29,29 +28,19 @@ class Capture:
         layers: int,
         experts: int,
         top_k: int,
-        max_tokens: int,
-        device: Any,
         store: TorchStore | None,
+        recorder: Recorder | None,
         slots: Callable[[], Tensor | None],
         own_rows: Callable[[int], tuple[int, int]] = lambda rows: (0, rows),
+        padding_runs: Callable[[], bool] = lambda: True,
     ) -> None:
-        """slots: slot of each token in the running step, None in a dummy run. own_rows: range of this
-        worker's rows in a layer."""
+        """recorder: None on a CPU. slots: slot of each token in the running step, None in a dry run. own_rows:
+        range of this worker's rows in a layer. padding_runs: whether the running step computes its padding."""
         self.layers, self.experts, self.top_k = layers, experts, top_k
-        self.device = torch.device(device)
-        self.store = store
-        self._slots, self._own_rows = slots, own_rows
+        self.store, self.recorder = store, recorder
+        self._slots, self._own_rows, self._padding_runs = slots, own_rows, padding_runs
         self.off: str | None = None
         self._references: dict[int, Tensor] = {}
-        self._buffer: Tensor | None = None
-        if self.device.type != "cpu":
-            kind = torch.uint8 if experts <= 256 else torch.int16
-            self._buffer = torch.zeros((max_tokens, layers, top_k), dtype=kind, device=self.device)
-        self._layer_cell = (torch.arange(layers, device=self.device) * experts)[None, :, None]
-
-    @property
-    def nbytes(self) -> int:
-        return 0 if self._buffer is None else self._buffer.numel() * self._buffer.element_size()
 
     def hook(self, row: int) -> Callable[[Tensor], None]:
         """Hook for the row-th MoE layer of this worker."""
@@ -69,17 +58,13 @@ class Capture:
                     self.fail("a router's hook", error)
             references.clear()
 
-        return keep_last if last and self._buffer is not None else keep
+        return keep_last if last and self.recorder is not None else keep
 
     def _record(self) -> None:
-        assert self._buffer is not None
-        ids = self._joined()
-        buffer = self._buffer[: len(ids)]
-        buffer.copy_(ids)
-        slots = None if self.store is None else self._slots()
-        if self.store is not None and slots is not None:
-            tokens = min(len(ids), slots.shape[0])
-            self.store.scatter(slots[:tokens], buffer[:tokens])
+        assert self.recorder is not None
+        ids = self._ids()
+        first, end = self._own_rows(ids[0].shape[0])
+        self.recorder.record(ids, self._slots(), first, end, self.recorder.observes and self._padding_runs())
 
     def fail(self, where: str, error: BaseException) -> None:
         """Disables capture permanently. Serving continues, and hand-offs say why they carry no counts."""
@@ -88,42 +73,47 @@ class Capture:
             log.failure("capture is off from now on, requests are served without counts: %s", self.off)
         self._references.clear()
 
+    def begin(self) -> None:
+        """Before the first change of a step."""
+        if self.store is not None:
+            self.store.begin_step()
+
     def finish(self, tokens: int) -> None:
-        """Called after a forward pass with its number of tokens. Does nothing on an accelerator, where the
-        hooks have done the work."""
-        if self._buffer is not None or self.store is None or tokens == 0:
+        """Called after a forward pass with its number of tokens; on an accelerator the hooks have done the
+        work already."""
+        if self.recorder is not None or self.store is None or tokens == 0:
             return
         slots = self._slots()
         if slots is None:
             return
-        ids = self._joined()
+        ids = self._stacked()
         tokens = min(len(ids), slots.shape[0])
         self.store.scatter(slots[:tokens], ids[:tokens])
 
-    def distinct(self, tokens: int) -> Any:
-        """Number of distinct experts per layer in the step: [layers], copied from the device
-        asynchronously."""
-        ids = self._step_ids(tokens).to(torch.int64)
-        cells = self.layers * self.experts
-        fired = torch.zeros(cells + 1, dtype=torch.int32, device=self.device)  # the last cell takes ids that are not experts of the model
-        where = (ids + self._layer_cell).masked_fill_((ids < 0) | (ids >= self.experts), cells)
-        fired.index_fill_(0, where.reshape(-1), 1)
-        return Fetched(self.device, fired[:cells].view(self.layers, self.experts).sum(1, dtype=torch.int32))
+    def distinct(self, tokens: int) -> Fetched:
+        """Distinct experts per layer of a step, [layers, 2], copied from the device asynchronously: of its
+        tokens, and of all rows that its kernels computed."""
+        if self.recorder is not None:
+            return self.recorder.distinct(tokens)
+        used = distinct_experts(self._stacked(), self.experts).numpy()
+        return Fetched(used.repeat(2))  # a CPU has no graphs, so no padding
 
     def forget(self) -> None:
         """Drops a step's references, so that a step without a forward pass does not see them again."""
         self._references.clear()
 
-    def _step_ids(self, tokens: int) -> Tensor:
-        return self._joined() if self._buffer is None else self._buffer[:tokens]
-
-    def _joined(self) -> Tensor:
-        """[tokens, layers, top_k]"""
+    def _ids(self) -> list[Tensor]:
+        """Of each layer, [rows, top_k]."""
         missing = [row for row in range(self.layers) if row not in self._references]
         if missing:
             raise RuntimeError(f"layers {missing} of {self.layers} routed nothing in a step")
-        ids = torch.stack([self._references[row] for row in range(self.layers)], dim=1)
+        ids = [self._references[row] for row in range(self.layers)]
+        if ids[0].shape[1] != self.top_k:
+            raise RuntimeError(f"a router gave {ids[0].shape[1]} experts per token, expected {self.top_k}")
+        return ids
+
+    def _stacked(self) -> Tensor:
+        """[tokens, layers, top_k]"""
+        ids = torch.stack(self._ids(), dim=1)
         first, end = self._own_rows(ids.shape[0])
-        if ids.shape[2] != self.top_k:
-            raise RuntimeError(f"a router gave {ids.shape[2]} experts per token, expected {self.top_k}")
         return ids[first:end]

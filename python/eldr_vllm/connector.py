@@ -66,6 +66,12 @@ class EldrConnector(KVConnectorBase_V1, SupportsHMA):
     def requires_kv_delivery(self) -> bool:
         return False  # the connector that transfers KV decides
 
+    @property
+    def prefer_cross_layer_blocks(self) -> bool:
+        """MultiConnector lays out KV blocks across layers (NIXL's enable_cross_layers_blocks, vLLM 0.26) only if all
+        its connectors agree. This one does not read KV, so it agrees; alone it asks for nothing."""
+        return not binding.is_transfer_group(self)
+
     def _failed(self, where: str, error: Exception) -> None:
         if self._hand_offs is not None:
             if self._hand_offs.off is None:
@@ -139,6 +145,10 @@ class EldrConnector(KVConnectorBase_V1, SupportsHMA):
                 self._worker = start.worker_of(self._vllm_config, self._kv_cache_config, self.config, kv_caches, stage)
         except Exception as error:
             self._worker = start.off_worker(stage, start.reason(error))
+
+    def register_cross_layers_kv_cache(self, kv_cache: Any, attn_backend: Any) -> None:
+        """Called instead of register_kv_caches if all layers share one tensor."""
+        self.register_kv_caches({"all layers": kv_cache})
 
     def bind_connector_metadata(self, connector_metadata: Any) -> None:
         super().bind_connector_metadata(connector_metadata)

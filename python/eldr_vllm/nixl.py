@@ -1,7 +1,7 @@
-"""Sets a delay between polls of NIXL's progress thread. Without it, the thread polls constantly and uses one
-core per server, even when idle. A delay helps where servers share few cores, as in tests. It is off by
-default and set with ELDR_NIXL_DELAY_US, an environment variable, because NIXL's agent is created before our
-connector and also on servers without it."""
+"""Sets a delay for NIXL's progress thread, which otherwise polls constantly and uses a core per server even
+when idle (vllm.md §12.2). For tests in which servers share few cores; off by default, set with
+ELDR_NIXL_DELAY_US. It slows every transfer: the thread also moves the data of transfers that UCX emulates. An
+environment variable, because NIXL's agent is created before our connector, and also on servers without it."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ def apply() -> None:
     if not hasattr(nixl_utils, "_load_nixl_attr"):
         log.warning("%s is set, but this vLLM loads NIXL in a different way; NIXL is not changed", VARIABLE)
         return
+    if on_gpu():
+        log.warning("%s=%s slows every KV transfer; it is for tests on few CPU cores, unset it on a GPU", VARIABLE, text)
     nixl_utils._eldr_delay = int(text)
     load = nixl_utils._load_nixl_attr
 
@@ -43,6 +45,15 @@ def apply() -> None:
         return attribute
 
     nixl_utils._load_nixl_attr = patched
+
+
+def on_gpu() -> bool:
+    try:
+        from vllm.platforms import current_platform
+
+        return bool(current_platform.is_cuda_alike())
+    except Exception:
+        return False
 
 
 def delay_agents(bind: Any, microseconds: int) -> None:

@@ -48,6 +48,7 @@ def worker_of(vllm_config: Any, kv_cache_config: Any, config: Config, kv_caches:
     if not (config.capture or config.metrics):
         return None
     from .capture import Capture
+    from .recorder import recorder_of
     from .torch_store import TorchStore
 
     binding.check_parallel(vllm_config)
@@ -67,20 +68,24 @@ def worker_of(vllm_config: Any, kv_cache_config: Any, config: Config, kv_caches:
         layout = _layout(vllm_config, kv_cache_config, group, len(layers), experts, top_k, config)
         store = TorchStore(layout, device)
         _log_store(layout, store.nbytes, binding.kv_bytes(kv_caches))
+        store.warm()
+    recorder = recorder_of(len(layers), experts, top_k, _max_rows(vllm_config), device, store, config.metrics)
     capture = Capture(
         len(layers),
         experts,
         top_k,
-        _max_rows(vllm_config),
-        device,
         store,
+        recorder,
         partial(binding.slots_in_context, group.layer_name),
         partial(binding.own_rows, int(vllm_config.parallel_config.data_parallel_rank)),
+        binding.padding_runs,
     )
     if store is not None:
-        tally.once("store_bytes", store.nbytes + capture.nbytes)
+        tally.once("store_bytes", store.nbytes + (0 if recorder is None else recorder.nbytes))
     for row, layer in enumerate(routed):
-        layer.router.set_capture_fn(capture.hook(row))
+        layer.bind(capture.hook(row), capture.fail)
+    if any(layer.experts is not None for layer in routed):
+        log.info("the MoE kernel does not report its choice: routers choose again from the same logits")
     if config.metrics:
         log.info("observing decode steps of %d MoE layers", len(layers))
     return Worker(stage, layers, capture, None, tally)

@@ -1,5 +1,9 @@
-"""The sums of torch_sums.py in one kernel launch. A program handles one layer (or a tile of cells) for a
-range of blocks of one request: it counts in registers and adds to the result once at the end."""
+"""Sums over the blocks of prompts in one launch. The table holds, for each request, the position of its first
+block in the table and its number of tokens, then the blocks of all requests.
+
+Ids per slot: a program counts a part of one prompt in one layer in registers and adds it to the totals; the
+last program of a layer moves the totals to the output and leaves zeros, so nothing must be cleared before a
+launch. Counts per block: a program adds up a tile of cells over all blocks of a prompt, in order."""
 
 from __future__ import annotations
 
@@ -10,94 +14,118 @@ import triton.language as tl
 
 from .layout import Layout
 
-_TOKENS = 64
-_TILE = 1024
+_TOKENS = 128  # counted at once
+_MIN_PART = 256  # tokens per program
+_MAX_PARTS = 64  # of a prompt: more would only add to the same totals
+_TILE = 128
+_BLOCKS = 16  # added at once
 
 
-@triton.jit
-def _add_slots(
-    ids, known, weights, last_weight, columns, column_stride, parts, part_stride, counts, covered, recent, experts, layers,
+@triton.jit(do_not_specialize=["part_tokens", "last_weight"])
+def _sum_slots(
+    ids, known, weights, last_weight, table, totals, recent_totals, covered_totals, arrived, counts, recent, row_words, part_tokens,
+    experts, layers,
     SIZE: tl.constexpr, TOP_K: tl.constexpr, K: tl.constexpr, BINS: tl.constexpr, TOKENS: tl.constexpr, RECENT: tl.constexpr,
 ):  # fmt: skip
-    part, layer = tl.program_id(0), tl.program_id(1)
-    request = tl.load(parts + part)
-    first = tl.load(parts + part_stride + part)
-    tokens = tl.load(parts + 2 * part_stride + part) * SIZE
+    part, layer, request = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    first = tl.load(table + 2 * request)
+    tokens = tl.load(table + 2 * request + 1)
+    parts = tl.maximum(tl.cdiv(tokens, part_tokens), 1)
+    if part >= parts:
+        return
+    end = tl.minimum(tokens, (part + 1) * part_tokens)
     rank = tl.arange(0, K)
-    bin_of = tl.arange(0, BINS)
-    cells = request * layers * experts + layer * experts
+    cell = tl.arange(0, BINS)
+    is_expert = cell < experts  # the bin after them takes what is not counted
+    cells = (request * layers + layer) * experts
     total = tl.zeros([BINS], tl.int32)
     seen = tl.zeros([TOKENS], tl.int32)
-    for start in range(0, tokens, TOKENS):
+    for start in range(part * part_tokens, end, TOKENS):
         token = start + tl.arange(0, TOKENS)
-        inside = token < tokens
-        column = first + token // SIZE
-        offset = token % SIZE
-        block = tl.load(columns + column, mask=inside, other=0)
-        length = tl.load(columns + 2 * column_stride + column, mask=inside, other=0)
-        slot = block * SIZE + offset
-        counted = inside & (offset < length)
-        counted = counted & (tl.load(known + slot, mask=counted, other=0) != 0)
+        inside = token < end
+        block = tl.load(table + first + token // SIZE, mask=inside, other=0).to(tl.int64)
+        slot = block * SIZE + token % SIZE
+        counted = inside & (tl.load(known + slot, mask=inside, other=0) != 0)
         seen += counted.to(tl.int32)
         here = counted[:, None] & (rank < TOP_K)[None, :]
         expert = tl.load(ids + (slot * layers + layer)[:, None] * TOP_K + rank[None, :], mask=here, other=0).to(tl.int32)
         here = here & (expert >= 0) & (expert < experts)
-        # ids that are not counted go to the bin after the last expert
         total += tl.histogram(tl.reshape(tl.where(here, expert, experts), [TOKENS * K]), BINS)
         if RECENT:
-            to_end = tl.load(columns + 3 * column_stride + column, mask=inside, other=0)
-            distance = tl.minimum(tl.maximum(to_end - 1 - offset, 0), last_weight)
-            units = tl.load(weights + distance, mask=counted, other=0)
+            units = tl.load(weights + tl.minimum(tokens - 1 - token, last_weight), mask=counted, other=0)
             heavy = here & (units != 0)[:, None]
-            tl.atomic_add(recent + cells + expert, tl.broadcast_to(units[:, None], [TOKENS, K]), mask=heavy, sem="relaxed")
-    tl.atomic_add(counts + cells + bin_of, total, mask=(bin_of < experts) & (total > 0), sem="relaxed")
+            tl.atomic_add(recent_totals + cells + expert, tl.broadcast_to(units[:, None], [TOKENS, K]), mask=heavy, sem="relaxed")
+    tl.atomic_add(totals + cells + cell, total, mask=is_expert & (total > 0), sem="relaxed")
     if layer == 0:
-        tl.atomic_add(covered + request, tl.sum(seen), sem="relaxed")
+        tl.atomic_add(covered_totals + request, tl.sum(seen), sem="relaxed")
+    tl.debug_barrier()  # all threads have added before one of them says so
+    before = tl.atomic_add(arrived + request * layers + layer, 1, sem="acq_rel")
+    if before == parts - 1:
+        out = request * row_words + layer * experts
+        done = tl.atomic_xchg(totals + cells + cell, tl.zeros([BINS], tl.int32), mask=is_expert)
+        tl.store(counts + out + cell, done, mask=is_expert)
+        if RECENT:
+            units = tl.atomic_xchg(recent_totals + cells + cell, tl.zeros([BINS], tl.int64), mask=is_expert)
+            tl.store(recent + request * (row_words // 2) + layer * experts + cell, units, mask=is_expert)
+        if layer == 0:
+            tl.store(counts + request * row_words + layers * experts, tl.atomic_xchg(covered_totals + request, 0))
+        tl.atomic_xchg(arrived + request * layers + layer, 0)
 
 
-@triton.jit
-def _add_blocks(
-    values, known, block_recent, columns, column_stride, parts, part_stride, counts, covered, recent, cells,
-    TILE: tl.constexpr, RECENT: tl.constexpr,
+@triton.jit(do_not_specialize_on_alignment=["factors"])
+def _sum_blocks(
+    values, known, block_recent, table, factors, counts, recent, row_words, cells,
+    SIZE: tl.constexpr, TILE: tl.constexpr, BLOCKS: tl.constexpr, RECENT: tl.constexpr,
 ):  # fmt: skip
-    part, tile = tl.program_id(0), tl.program_id(1)
-    request = tl.load(parts + part)
-    first = tl.load(parts + part_stride + part)
-    blocks = tl.load(parts + 2 * part_stride + part)
+    tile, request = tl.program_id(0), tl.program_id(1)
+    first = tl.load(table + 2 * request)
+    blocks = tl.cdiv(tl.load(table + 2 * request + 1), SIZE)
     cell = tile * TILE + tl.arange(0, TILE)
     inside = cell < cells
     total = tl.zeros([TILE], tl.int32)
     weighed = tl.zeros([TILE], tl.float64)
-    seen = tl.zeros([], tl.int32)
-    for at in range(first, first + blocks):
-        block = tl.load(columns + at)
-        total += tl.load(values + block * cells + cell, mask=inside, other=0).to(tl.int32)
-        seen += tl.load(known + block).to(tl.int32)
+    seen = tl.zeros([BLOCKS], tl.int32)
+    for start in range(0, blocks, BLOCKS):
+        at = start + tl.arange(0, BLOCKS)
+        used = at < blocks
+        block = tl.load(table + first + at, mask=used, other=0).to(tl.int64)
+        where = block[:, None] * cells + cell[None, :]
+        here = used[:, None] & inside[None, :]
+        total += tl.sum(tl.load(values + where, mask=here, other=0).to(tl.int32), 0)
+        seen += tl.load(known + block, mask=used, other=0).to(tl.int32)
         if RECENT:
-            factor = tl.load(columns + 3 * column_stride + at).to(tl.float64, bitcast=True)
-            weighed += tl.load(block_recent + block * cells + cell, mask=inside, other=0).to(tl.float64) * factor
-    tl.atomic_add(counts + request * cells + cell, total, mask=inside & (total > 0), sem="relaxed")
+            # The factors of a request are as far from the first one as its blocks are from the first block.
+            factor = tl.load(factors + (first - 2 * tl.num_programs(1)) + at, mask=used, other=0.0)
+            weighed += tl.sum(tl.load(block_recent + where, mask=here, other=0.0).to(tl.float64) * factor[:, None], 0)
+    tl.store(counts + request * row_words + cell, total, mask=inside)
     if RECENT:
-        tl.atomic_add(recent + request * cells + cell, weighed, mask=inside & (weighed > 0), sem="relaxed")
+        tl.store(recent + request * (row_words // 2) + cell, weighed, mask=inside)
     if tile == 0:
-        tl.atomic_add(covered + request, seen, sem="relaxed")
+        tl.store(counts + request * row_words + cells, tl.sum(seen))
 
 
-def add(layout: Layout, sources: Any, weights: Any, columns: Any, parts: Any, targets: Any) -> None:
-    """columns and parts: from torch_sums.py, on the device."""
-    count = parts.shape[1]
-    has_recent = targets.recent is not None
-    where = (columns, columns.stride(0), parts, parts.stride(0), targets.counts, targets.covered)
-    recent = targets.recent if has_recent else targets.counts
-    if layout.form == "slots":
-        _add_slots[(count, layout.layers)](
-            sources.values, sources.known, weights if has_recent else targets.counts, len(weights) - 1 if has_recent else 0, *where, recent,
-            layout.experts, layout.layers, SIZE=layout.block_size, TOP_K=layout.top_k, K=triton.next_power_of_2(layout.top_k),
-            BINS=triton.next_power_of_2(layout.experts + 1), TOKENS=_TOKENS, RECENT=has_recent, num_warps=4,
-        )  # fmt: skip
-        return
+def sum_slots(
+    layout: Layout, ids: Any, known: Any, weights: Any, table: Any, requests: int, max_tokens: int, totals: Any, out: Any
+) -> None:
+    """weights: by distance from the end of a prompt, or None. max_tokens: of the longest prompt. totals: zeros
+    before and after. out: see device_sums.py."""
+    part = max(_MIN_PART, triton.cdiv(max_tokens, _MAX_PARTS * _TOKENS) * _TOKENS)
+    has_recent = weights is not None
+    _sum_slots[(max(1, triton.cdiv(max_tokens, part)), layout.layers, requests)](
+        ids, known, weights if has_recent else ids, len(weights) - 1 if has_recent else 0, table,
+        totals.counts, totals.recent if has_recent else totals.counts, totals.covered, totals.arrived,
+        out.counts, out.recent if has_recent else out.counts, out.row_words, part, layout.experts, layout.layers,
+        SIZE=layout.block_size, TOP_K=layout.top_k, K=triton.next_power_of_2(layout.top_k),
+        BINS=triton.next_power_of_2(layout.experts + 1), TOKENS=_TOKENS, RECENT=has_recent, num_warps=4,
+    )  # fmt: skip
+
+
+def sum_blocks(layout: Layout, values: Any, known: Any, recent: Any, table: Any, factors: Any, requests: int, out: Any) -> None:
+    """recent and factors (one for each block of the table): None without a half-life."""
     cells = layout.layers * layout.experts
-    _add_blocks[(count, triton.cdiv(cells, _TILE))](
-        sources.values, sources.known, sources.recent if has_recent else sources.values, *where, recent, cells,
-        TILE=_TILE, RECENT=has_recent, num_warps=4,
+    has_recent = recent is not None
+    _sum_blocks[(triton.cdiv(cells, _TILE), requests)](
+        values, known, recent if has_recent else values, table, factors if has_recent else values,
+        out.counts, out.recent if has_recent else out.counts, out.row_words, cells,
+        SIZE=layout.block_size, TILE=_TILE, BLOCKS=_BLOCKS, RECENT=has_recent, num_warps=4,
     )  # fmt: skip

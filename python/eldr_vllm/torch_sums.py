@@ -1,6 +1,5 @@
-"""Counts of prompts that end: sums over their blocks. On an accelerator with Triton, custom kernels compute
-them (sum_kernel.py), because plain torch operations need about twenty launches, which would delay a step too
-long. Elsewhere plain operations are used; the kernels are tested against them.
+"""Counts of prompts that end: sums over their blocks, with plain operations. Used on a CPU, and where the
+kernels of device_sums.py cannot run; those are tested against it.
 
 With ids per slot, weights of recent tokens are integer multiples of 2^−40 from one table, so that sums do not
 depend on the order of additions or on the implementation of 2^x. With counts per block, the store holds
@@ -8,24 +7,20 @@ floats, which are summed as doubles."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import torch
 
-from .fetched import Fetched, Tensor, sent
+from .fetched import Tensor, fetched, sent
 from .layout import Layout
 from .store import Array, End, Sums
 
-_UNITS: Final = 2.0**40
-# Tokens that plain operations sum at once. This limits the memory of a sum (25 MiB of indices at 48 layers
-# and top 8).
+UNITS: Final = 2.0**40
+# Tokens summed at once; limits the memory of a sum (25 MiB of indices at 48 layers and top 8).
 _CHUNK_TOKENS: Final = 8192
-# Tokens per program of a kernel. If smaller, more programs add to the same counts; if larger, the kernel
-# waits longer for its longest program.
-_PROGRAM_TOKENS: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,33 +43,27 @@ class Targets:
     recent: Tensor | None
 
 
-class Summing:
+class PlainSums:
     def __init__(self, layout: Layout, device: Any, sources: Sources) -> None:
         self.layout, self.device, self.sources = layout, device, sources
         self.cells = layout.layers * layout.experts
         self.weights = None if layout.half_life is None or layout.form == "blocks" else sent(weight_table(layout.half_life), device)
         self._layer_cell = (torch.arange(layout.layers, device=device) * layout.experts)[None, :, None]
         self._offsets = torch.arange(layout.block_size, device=device)
-        self.kernel = _kernel_for(device)
 
-    def start(self, ends: Sequence[End]) -> PendingSums:
+    def start(self, ends: Sequence[End]) -> PlainPendingSums:
         layout = self.layout
         recent_type = None if layout.half_life is None else torch.int64 if layout.form == "slots" else torch.float64
         out = _Buffer(len(ends), self.cells, recent_type, self.device)
         columns = np.concatenate([np.zeros((4, 0), np.int64), *(_columns(row, end, layout) for row, end in enumerate(ends))], axis=1)
         if columns.shape[1] > 0:
-            add = self._with_plain_operations if self.kernel is None else self._with_kernel
-            add(columns, out.targets)
-        return PendingSums((layout.layers, layout.experts), out, self.device)
+            self._add(columns, out.targets)
+        return PlainPendingSums((layout.layers, layout.experts), out, self.device)
 
-    def _with_kernel(self, columns: Array, targets: Targets) -> None:
-        assert self.kernel is not None
-        parts = _parts(columns, max(1, _PROGRAM_TOKENS // self.layout.block_size))
-        both = sent(np.concatenate([columns, parts], axis=1), self.device)
-        count = columns.shape[1]
-        self.kernel(self.layout, self.sources, self.weights, both[:, :count], both[:3, count:], targets)
+    def join(self) -> None:
+        """Sums run on the stream of the steps."""
 
-    def _with_plain_operations(self, columns: Array, targets: Targets) -> None:
+    def _add(self, columns: Array, targets: Targets) -> None:
         all_columns = sent(columns, self.device)
         chunk = max(1, _CHUNK_TOKENS // self.layout.block_size)
         add = self._add_slots if self.layout.form == "slots" else self._add_blocks
@@ -123,10 +112,10 @@ class _Buffer:
         )
 
 
-class PendingSums:
+class PlainPendingSums:
     def __init__(self, shape: tuple[int, int], out: _Buffer, device: Any) -> None:
         self._shape, self._out = shape, out
-        self._fetched = Fetched(device, out.whole)
+        self._fetched = fetched(device, out.whole)
 
     def get(self) -> Sums:
         whole, requests, recent_bytes = self._fetched.array(), self._out.requests, self._out.recent_bytes
@@ -135,7 +124,7 @@ class PendingSums:
         recent: Array | None = None
         if self._out.recent_type is not None:
             recent = whole[:recent_bytes].view(np.float64 if self._out.recent_type == torch.float64 else np.int64).reshape(counts.shape)
-            recent = recent / _UNITS if recent.dtype == np.int64 else recent
+            recent = recent / UNITS if recent.dtype == np.int64 else recent
         return Sums(counts, rest[len(rest) - requests :], recent)
 
 
@@ -143,17 +132,7 @@ def weight_table(half_life: float) -> Array:
     """Weight of a token by its distance from the last token of the prompt. The final entry, 0, is for all
     larger distances."""
     beyond = int(np.ceil(41 * half_life)) + 1
-    return np.append(np.rint(np.exp2(-np.arange(beyond) / half_life) * _UNITS).astype(np.int64), 0)
-
-
-def _kernel_for(device: Any) -> Callable[..., None] | None:
-    if device.type != "cuda":
-        return None
-    try:
-        from .sum_kernel import add
-    except ImportError:
-        return None
-    return add
+    return np.append(np.rint(np.exp2(-np.arange(beyond) / half_life) * UNITS).astype(np.int64), 0)
 
 
 def _columns(row: int, end: End, layout: Layout) -> Array:
@@ -169,16 +148,3 @@ def _columns(row: int, end: End, layout: Layout) -> Array:
     out[2] = np.minimum(size, to_end)
     out[3] = to_end if layout.form == "slots" else np.exp2(-(to_end - size) / (layout.half_life or 1)).view(np.int64)
     return out
-
-
-def _parts(columns: Array, max_columns: int) -> Array:
-    """Splits the columns into programs, each within one request. Rows: request, first column, number of
-    columns; the fourth row is unused."""
-    request = columns[1]
-    firsts = np.flatnonzero(np.r_[True, request[1:] != request[:-1]])
-    out = [
-        (request[first], at, min(max_columns, end - at), 0)
-        for first, end in zip(firsts, np.r_[firsts[1:], len(request)], strict=True)
-        for at in range(first, end, max_columns)
-    ]
-    return np.array(out, np.int64).T

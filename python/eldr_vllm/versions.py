@@ -6,9 +6,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-TESTED: Final = ((0, 32),)
-# Since 0.25 MultiConnector joins the kv_transfer_params of its children; since 0.24 MoE layers are MoERunner
-# objects.
+# Versions with which the plugin captured in real engines, and how; docs/guides/vllm.md has the details.
+RUN: Final = {(0, 26): "its CUDA build on an H200", (0, 32): "its CPU build"}
+# MultiConnector joins its children's parameters since 0.25; MoE layers are MoERunner objects since 0.24.
 OLDEST: Final = (0, 25)
 
 
@@ -20,17 +20,14 @@ def parsed(version: str) -> tuple[int, int] | None:
 def verdict(version: str) -> tuple[str, str]:
     """("known" | "untested" | "old", a sentence for the log)."""
     found = parsed(version)
-    tested = ", ".join(f"{major}.{minor}" for major, minor in TESTED)
+    run = ", ".join(f"{major}.{minor} ({how})" for (major, minor), how in RUN.items())
     if found is None:
-        return "untested", f"vLLM {version} is not a released version; tested with {tested}"
+        return "untested", f"vLLM {version} is not a released version; this plugin was run with {run}"
     if found < OLDEST:
         return (
             "old",
             f"vLLM {version} is older than {OLDEST[0]}.{OLDEST[1]}; its MultiConnector drops what a second connector hands off",
         )
-    if found in TESTED:
-        return "known", f"vLLM {version}, a version this plugin is tested with"
-    return (
-        "untested",
-        f"vLLM {version} is not one this plugin is tested with ({tested}); compare counts before relying on them",
-    )
+    if found in RUN:
+        return "known", f"vLLM {version}; this plugin was run with {run}"
+    return "untested", f"vLLM {version} was not run with this plugin, only {run}; compare counts before relying on them"

@@ -78,12 +78,14 @@ def encode(captured: Captured) -> dict[str, Any]:
         "tokens": captured.tokens,
         "covered": captured.covered,
         "shift": shift,
-        "counts": _text(captured.counts >> shift),
+        "counts": _text(captured.counts >> shift if shift else captured.counts),
     }
     if captured.recent is not None:
-        # All implementations must round half up: with a half-life of 1, the token at distance 9 weighs
-        # exactly half a unit.
-        out["recent"] = _text(np.floor(captured.recent.astype(np.float64) * RECENT_UNITS + 0.5))
+        # Rounds half up, as all implementations must: with a half-life of 1 the token at distance 9 is half a
+        # unit.
+        units = captured.recent.astype(np.float64) * RECENT_UNITS
+        units += 0.5
+        out["recent"] = _text(units)  # not negative, so truncation rounds down
         out["half_life"] = captured.half_life
     return out
 
@@ -155,7 +157,7 @@ def _with_recent(plain: Handoff, fields: Mapping[str, Any], expected: Expected) 
 
 
 def _text(values: npt.NDArray[Any]) -> str:
-    return base64.b64encode(np.ascontiguousarray(values.astype("<u2")).tobytes()).decode()
+    return binascii.b2a_base64(np.ascontiguousarray(values, "<u2").data, newline=False).decode("ascii")
 
 
 def _cells(text: str, cells: int) -> npt.NDArray[np.uint16] | None:

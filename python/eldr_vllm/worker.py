@@ -27,13 +27,15 @@ class Worker:
     def begin(self, meta: StepMeta) -> None:
         """Before the forward pass."""
         capture = self.capture
-        if capture is None or capture.store is None or capture.off is not None or not (meta.fresh or meta.copies):
+        if capture is None or capture.store is None or capture.off is not None:
             return
         try:
-            capture.store.reset(meta.fresh)
-            capture.store.copy(meta.copies)
+            capture.begin()
+            if meta.fresh or meta.copies:
+                capture.store.reset(meta.fresh)
+                capture.store.copy(meta.copies)
         except Exception as error:
-            capture.fail("resetting blocks", error)
+            capture.fail("preparing a step", error)
 
     def end(self, meta: StepMeta, observe: bool) -> None:
         """After the forward pass, while its context still exists. observe: also count the distinct experts of

@@ -66,6 +66,8 @@ class FakeCapture:
     def __init__(self, store: Any) -> None:
         self.store, self.off = store, None
 
+    def begin(self) -> None: ...
+
     def fail(self, where: str, error: BaseException) -> None:
         raise AssertionError(where) from error
 

@@ -66,8 +66,12 @@ def install(monkeypatch: pytest.MonkeyPatch, version: str = "0.32.0") -> Any:
 
     v1 = "vllm.distributed.kv_transfer.kv_connector.v1"
     module("vllm", __version__=version)
-    for name in ("vllm.distributed", "vllm.distributed.kv_transfer", "vllm.distributed.kv_transfer.kv_connector", v1):
+    for name in ("vllm.distributed", "vllm.distributed.kv_transfer.kv_connector", v1):
         module(name)
+    group: dict[str, Any] = {}
+    module(
+        "vllm.distributed.kv_transfer", has_kv_transfer_group=lambda: bool(group), get_kv_transfer_group=lambda: group["it"], group=group
+    )
     module(
         f"{v1}.base",
         KVConnectorBase_V1=Base,

@@ -4,6 +4,7 @@ with the real one."""
 from __future__ import annotations
 
 import logging
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -123,7 +124,7 @@ def test_hand_offs_report_any_failure_in_the_scheduler(
 def test_an_untested_version_is_logged_at_the_start(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "vllm.eldr"):
         scheduler(monkeypatch, version="0.31.2")
-    assert "vLLM 0.31.2 is not one this plugin is tested with (0.32)" in caplog.text
+    assert "vLLM 0.31.2 was not run with this plugin" in caplog.text
 
 
 def test_a_decode_worker_tracks_no_requests(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,6 +141,12 @@ class Failing:
         self.store = self
         self.off: str | None = None
         self.failures: list[str] = []
+
+    def begin(self) -> None: ...
+
+    def reset(self, blocks: list[int]) -> None: ...
+
+    def copy(self, pairs: list[tuple[int, int]]) -> None: ...
 
     def fail(self, where: str, error: BaseException) -> None:
         self.off = self.off or f"{where} failed: {error}"
@@ -177,9 +184,23 @@ def test_an_engine_without_parallel_state_is_served_without_counts(monkeypatch: 
     assert counts.off.startswith("ImportError")
 
 
+def test_agrees_to_blocks_across_layers_beside_other_connectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = fake_vllm.install(monkeypatch)
+    group = sys.modules["vllm.distributed.kv_transfer"].group
+    connector = module.EldrConnector(vllm_config(), Role.WORKER, kv_cache_config(FullAttentionSpec()))
+    group["it"] = connector
+    assert connector.prefer_cross_layer_blocks is False
+    group["it"] = "MultiConnector"
+    assert connector.prefer_cross_layer_blocks is True
+    seen: list[Any] = []
+    monkeypatch.setattr(connector, "register_kv_caches", seen.append)
+    connector.register_cross_layers_kv_cache("tensor", object)
+    assert seen == [{"all layers": "tensor"}]
+
+
 def test_statistics_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     module = fake_vllm.install(monkeypatch)
-    one = {"steps": 1, "requests": 2, "active": {"0": 4}, "once": {}}
+    one = {"steps": 1, "requests": 2, "active": {"0": 4}, "read": {"0": 5}, "once": {}}
     stats = module.EldrConnector.build_kv_connector_stats(dict(one))
     assert stats.aggregate(module.EldrConnector.build_kv_connector_stats(dict(one))).data["steps"] == 2
     assert stats.reduce()["mean active experts"] == 4

@@ -9,8 +9,8 @@ from eldr_vllm.metrics import Gauges, Tally, joined, summary
 
 
 class Fetched:
-    def __init__(self, values: list[int], ready: bool = True) -> None:
-        self.values, self.is_ready = values, ready
+    def __init__(self, active: list[int], ready: bool = True) -> None:
+        self.values, self.is_ready = [number for value in active for number in (value, value + 1)], ready
 
     def ready(self) -> bool:
         return self.is_ready
@@ -26,7 +26,8 @@ def test_sums_are_reported_once_and_as_plain_data() -> None:
     tally.add(2, Fetched([5, 6]))
     tally.add(4, Fetched([7, 8]))
     data = tally.take()
-    assert data == {"steps": 2, "requests": 6, "active": {"3": 12, "7": 14}, "once": {"store_bytes": 100}}
+    active, read = {"3": 12, "7": 14}, {"3": 14, "7": 16}
+    assert data == {"steps": 2, "requests": 6, "active": active, "read": read, "once": {"store_bytes": 100}}
     assert json.loads(json.dumps(data)) == data
     assert tally.take() is None
 
@@ -55,7 +56,8 @@ def test_every_nth_step() -> None:
 
 
 def data(steps: int, requests: int, active: dict[str, int], **once: int) -> dict[str, Any]:
-    return {"steps": steps, "requests": requests, "active": active, "once": once}
+    read = {layer: 2 * total for layer, total in active.items()}
+    return {"steps": steps, "requests": requests, "active": active, "read": read, "once": once}
 
 
 def test_reports_over_time_add_up_and_stages_are_joined() -> None:
@@ -64,7 +66,7 @@ def test_reports_over_time_add_up_and_stages_are_joined() -> None:
     assert after == data(3, 7, {"0": 7}, store_bytes=5)
     beside = joined(data(2, 5, {"0": 3}, store_bytes=5), data(2, 5, {"4": 9}, store_bytes=6))
     assert beside == data(2, 5, {"0": 3, "4": 9}, store_bytes=11)
-    assert summary(beside) == {"decode steps": 2, "mean batch": 2.5, "mean active experts": 3.0}
+    assert summary(beside) == {"decode steps": 2, "mean batch": 2.5, "mean active experts": 3.0, "mean experts read": 6.0}
     assert summary({}) == {}
 
 
@@ -99,6 +101,7 @@ def test_prometheus_gets_means_and_totals() -> None:
     gauges.observe(data(2, 10, {"3": 12, "7": 12}))
     assert MADE["eldr_active_experts"].values == {("tiny", "0", "3"): 6, ("tiny", "0", "7"): 6}
     assert MADE["eldr_experts_activated"].values == {("tiny", "0", "3"): 22, ("tiny", "0", "7"): 28}
+    assert MADE["eldr_experts_read"].values == {("tiny", "0", "3"): 44, ("tiny", "0", "7"): 56}
     assert MADE["eldr_decode_batch"].values == {("tiny", "0"): 5}
     assert MADE["eldr_decode_steps"].values == {("tiny", "0"): 4}
     assert MADE["eldr_decode_step_requests"].values == {("tiny", "0"): 16}

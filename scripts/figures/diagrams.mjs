@@ -1,5 +1,5 @@
 // Diagrams without data, for docs/start/concepts.md.
-import { escaped, framed } from './frame.mjs'
+import { escaped, framed } from '../../dist/report/figure.js'
 
 const text = (x, y, words, { anchor = 'middle', kind = '' } = {}) =>
   `<text x="${x}" y="${y}" text-anchor="${anchor}" class="${kind}">${escaped(words)}</text>`

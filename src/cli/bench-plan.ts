@@ -1,5 +1,4 @@
 /** Turns the flags of `eldr bench` into a load plan and its description in the results. */
-import { createRandom } from '../math/random.ts'
 import { openEndpoint, firstModel } from '../load/endpoint.ts'
 import { readTraceRows, synthetic, traceSource, workloadSource } from '../load/synthetic-sources.ts'
 import type { PromptForm } from '../load/synthetic-text.ts'
@@ -8,7 +7,8 @@ import { promptFile } from '../load/prompt-file.ts'
 import type { RequestSource } from '../load/request-source.ts'
 import type { BenchSetup } from '../load/result.ts'
 import type { LoadPlan } from '../load/run-load.ts'
-import { type ArrivalSpec, createArrivals } from '../sim/arrivals.ts'
+import type { ArrivalSpec } from '../sim/arrivals.ts'
+import { benchArrivals } from '../sim/bench-load.ts'
 import { type RecordedWorkload, readWorkload } from '../sim/recorded-workload.ts'
 import { arrivalsAt } from '../sim/study.ts'
 import type { BenchFlags } from './bench.ts'
@@ -16,8 +16,6 @@ import type { BenchFlags } from './bench.ts'
 export const REQUESTS = 1000
 const PROMPT_TOKENS = 512
 const OUTPUT_TOKENS = 128
-/** Random stream of arrivals, independent of that of prompts. */
-const ARRIVALS = 1
 
 export interface BenchPlan {
   readonly plan: LoadPlan
@@ -113,7 +111,7 @@ function loopOf(
   const { concurrency, rate, seed, burstiness, arrivals = 'poisson' } = flags
   if (concurrency !== undefined)
     return { loop: { kind: 'closed', concurrency }, about: { loop: 'closed', concurrency } }
-  const arrive = createArrivals(specOf(flags, workload), createRandom(seed).fork(ARRIVALS))
+  const arrive = benchArrivals(specOf(flags, workload), seed)
   const about = {
     loop: 'open',
     arrivals: workload === undefined ? arrivals : `recorded in ${workload.source}`,

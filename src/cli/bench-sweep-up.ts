@@ -12,11 +12,11 @@ const TOPOLOGY = '2P4D'
 const PROFILE = 'h200-first'
 
 export async function sweepOnOwnCluster(flags: BenchFlags, sweep: typeof benchSweepAction): Promise<void> {
-  const { prefill, decode, ranks } = parseTopology(flags.topology ?? TOPOLOGY)
-  if (prefill === 0 || ranks > 1)
+  const { prefill, decode, ranks, perDevice = 1 } = parseTopology(flags.topology ?? TOPOLOGY)
+  if (prefill === 0 || ranks > 1 || perDevice > 1)
     throw usageError(
       `--topology ${flags.topology} without --url`,
-      'prefill workers and single-rank decode workers, such as 2P8D',
+      'prefill workers and decode workers of one GPU each, such as 2P8D',
       'Change the topology, or pass --url.',
     )
   const { profile = PROFILE, trace, artifact, seed } = flags

@@ -7,7 +7,7 @@ import { LOAD_BALANCERS } from '../sim/compare.ts'
 import { makePlan, type Plan, type PlanOptions } from '../sim/plan.ts'
 import { openRefits } from '../sim/refits.ts'
 import { openStudy } from '../sim/study-pool.ts'
-import { parseTopology } from '../sim/topology.ts'
+import { parseTopology, topologyText } from '../sim/topology.ts'
 import { writeFileAtomic } from '../trace/write-atomic.ts'
 import { VERSION } from '../version.ts'
 import { usageError } from './options.ts'
@@ -60,7 +60,13 @@ async function writeReport(file: string, plan: Plan, sources: SimulationSources)
 function planRequest(flags: PlanFlags): PlanOptions {
   const { trace, artifact, profile, topology, requests, policies, seeds, sloTpot, sloTtft, rate, gpuHour } =
     flags
-  const { prefill } = parseTopology(topology)
+  const { prefill, perDevice = 1 } = parseTopology(topology)
+  if (perDevice > 1)
+    throw usageError(
+      `topology ${topology}`,
+      'decode workers that do not share GPUs, as the bounds of a plan assume',
+      `Use ${topologyText({ ...parseTopology(topology), perDevice: 1 })}; eldr simulate supports shared GPUs.`,
+    )
   if (sloTtft !== undefined && prefill === 0)
     throw usageError(
       `--slo-ttft with ${topology}, which has no prefill workers`,

@@ -11,12 +11,13 @@ import { writeFileAtomic } from '../trace/write-atomic.ts'
 import { VERSION } from '../version.ts'
 import { checkOutputs } from './outputs.ts'
 import { GPU_HOUR, type SimulateFlags } from './simulate.ts'
+import { benchLoadOf } from './simulate-load.ts'
 import { sourcesOf } from './simulate-sources.ts'
 import { studyOf } from './simulate-study.ts'
 
 /** `eldr simulate` */
 export async function simulateAction(flags: SimulateFlags): Promise<void> {
-  const study = studyOf(flags)
+  const study: StudyData = { ...studyOf(flags), load: await benchLoadOf(flags) }
   await checkOutputs([flags.trace, flags.artifact, flags.workload, flags.profile], [flags.report])
   const [out, err] = [terminalOn(process.stdout), terminalOn(process.stderr)]
   const watch = stageProgress(err, flags.quiet === true || !err.live)
@@ -25,7 +26,7 @@ export async function simulateAction(flags: SimulateFlags): Promise<void> {
   const pool = openStudy(study)
   const points = await sweep({
     cells: grid(flags.policies, flags.rates),
-    seeds: Array.from({ length: flags.seeds }, (_, seed) => seed),
+    seeds: Array.from({ length: flags.seeds }, (_, at) => (flags.seed ?? 0) + at),
     pool,
     onProgress: (done, of) => watch.progress?.('runs', done, of),
   }).finally(pool.close)
@@ -56,12 +57,20 @@ function resultOf(
   report: string | undefined,
 ): object {
   const cost = costMeasure(pricePerGpuHour)
-  const settings: Omit<StudyData, 'arrivals'> & { readonly arrivals: string } = {
-    ...study,
+  const { load, ...rest } = study
+  const settings: Omit<StudyData, 'arrivals' | 'load'> & { readonly arrivals: string } = {
+    ...rest,
     arrivals: study.workload ? 'recorded' : study.arrivals,
   }
   return {
     ...settings,
+    ...(load && {
+      requests: undefined, // the load says how many
+      load: {
+        ...load,
+        prompts: load.prompts.map(({ file, requests }) => ({ file, prompts: requests.length })),
+      },
+    }),
     seeds,
     gpus: gpusOf(parseTopology(study.topology)),
     pricePerGpuHour,

@@ -78,12 +78,34 @@ function checkCombination(flags: SimulateFlags, { prefill, ranks }: Topology): v
       'one of them',
       'Remove one: the workload file defines the arrival times.',
     )
+  checkLoad(flags)
   const workloadFlag = firstSet({ '--max-prompt': flags.maxPrompt, '--max-output': flags.maxOutput })
   if (workloadFlag !== undefined && workload === undefined)
     throw usageError(
       `${workloadFlag} without --workload`,
       'both',
       'Pass the workload file whose lengths are limited; lengths of a trace are fixed.',
+    )
+}
+
+function checkLoad(flags: SimulateFlags): void {
+  const { prompts, workload } = flags
+  const own = {
+    '--recorded-prompts': flags.recordedPrompts,
+    '--duration': flags.duration,
+    '--warmup-seconds': flags.warmupSeconds,
+  }
+  const lonely = firstSet(own)
+  if (prompts === undefined && lonely !== undefined)
+    throw usageError(`${lonely} without --prompts`, 'both', 'Pass the load file of eldr bench.')
+  if (prompts === undefined) return
+  if (workload !== undefined)
+    throw usageError('--prompts and --workload', 'one of them', 'Remove one: each defines the requests.')
+  if (flags.recordedPrompts === undefined || flags.duration === undefined)
+    throw usageError(
+      '--prompts alone',
+      '--recorded-prompts and --duration with it',
+      'Pass the prompts from which the trace was recorded, and how long the load lasts.',
     )
 }
 

@@ -15,6 +15,7 @@ export interface SimulateFlags {
   readonly prefixCache?: number
   readonly rates: readonly number[]
   readonly seeds: number
+  readonly seed?: number
   readonly requests: number
   readonly profile: string
   readonly arrivals?: 'poisson' | 'gamma' | 'on_off'
@@ -22,6 +23,10 @@ export interface SimulateFlags {
   readonly workload?: string
   readonly maxPrompt?: number
   readonly maxOutput?: number
+  readonly prompts?: readonly string[]
+  readonly recordedPrompts?: string
+  readonly duration?: number
+  readonly warmupSeconds?: number
   readonly sloTtft?: number
   readonly sloTpot?: number
   readonly gpuHour?: number
@@ -47,7 +52,11 @@ export function addSimulate(program: Command): void {
       '--artifact <file>',
       'artifact of `eldr fit`; eldr and domain need it, union predicts better with it',
     )
-    .option('--topology <text>', 'cluster topology, such as 8P16D, 16D (decode only) or 2P8D×EP4', '8P16D')
+    .option(
+      '--topology <text>',
+      'cluster topology, such as 8P16D, 16D (decode only), 2P8D×EP4, or 8D/4 (4 decode workers share the bandwidth of a GPU)',
+      '8P16D',
+    )
     .addOption(
       new Option(
         '--placement <how>',
@@ -73,6 +82,7 @@ export function addSimulate(program: Command): void {
     )
     .option('--rates <list>', 'rates to simulate, in requests per second', rates, [60, 100, 150])
     .option('--seeds <n>', 'runs per policy and rate, for the confidence interval', wholeNumber(1, 100), 3)
+    .option('--seed <n>', 'first seed (default: 0)', wholeNumber(0, 2 ** 32 - 1))
     .option('--requests <n>', 'requests per run', wholeNumber(10, 10_000_000), 4000)
     .option('--profile <name>', 'cost profile: a name under profiles/ or a path', 'h200-first')
     .addOption(
@@ -93,6 +103,14 @@ export function addSimulate(program: Command): void {
     )
     .option('--max-prompt <tokens>', 'truncate longer prompts of the workload', tokens)
     .option('--max-output <tokens>', 'truncate longer outputs of the workload', tokens)
+    .option(
+      '--prompts <files>',
+      'simulate the requests that eldr bench --prompts sends, with its arrival times for the same rate and seed: a file, or one per seed',
+      nameList,
+    )
+    .option('--recorded-prompts <file>', 'with --prompts: the prompts from which the trace was recorded')
+    .option('--duration <seconds>', 'with --prompts: seconds of counted requests', positiveNumber)
+    .option('--warmup-seconds <seconds>', 'with --prompts: seconds before them (default: 0)', positiveNumber)
     .option('--slo-ttft <ms>', 'goodput counts only requests whose TTFT is at most this', positiveNumber)
     .option('--slo-tpot <ms>', 'goodput counts only requests whose TPOT is at most this', positiveNumber)
     .option(

@@ -7,12 +7,22 @@ import { fileURLToPath } from 'node:url'
 import { EldrError } from '../errors.ts'
 import { badMetadata } from '../trace/file-checks.ts'
 import { quoted } from '../trace/quoted.ts'
-import type { AttentionWindow, CostProfile, DecodeCost, Provenance } from './profile.ts'
+import type {
+  AttentionWindow,
+  CostProfile,
+  DecodeCost,
+  DeviceSharing,
+  HostCost,
+  Provenance,
+  StepNoise,
+} from './profile.ts'
 
 export const PROFILE_FORMAT = 'eldr.profile.v1'
 
 /** Models have one or two window sizes; each adds a sum to the simulator. */
 const MAX_WINDOWS = 8
+/** Every percentile. */
+const MAX_FACTORS = 101
 
 /** The same folder from src/cost and from dist/cost. */
 const SHIPPED = fileURLToPath(new URL('../../profiles/', import.meta.url))
@@ -108,8 +118,41 @@ function decodeIn(fields: Fields): DecodeCost {
     perActiveExpertUs: fields.cost('perActiveExpertUs'),
     perContextKTokenUs: fields.cost('perContextKTokenUs'),
   }
-  if (fields.value('windows') === undefined) return linear
-  return { ...linear, windows: fields.list('windows', MAX_WINDOWS).map(windowIn) }
+  const has = (key: string) => fields.value(key) !== undefined
+  return {
+    ...linear,
+    ...(has('windows') && { windows: fields.list('windows', MAX_WINDOWS).map(windowIn) }),
+    ...(has('host') && { host: hostIn(fields.fields('host')) }),
+    ...(has('sharing') && { sharing: sharingIn(fields.fields('sharing')) }),
+    ...(has('noise') && { noise: noiseIn(fields.fields('noise')) }),
+  }
+}
+
+function hostIn(fields: Fields): HostCost {
+  const overlaps = fields.value('overlaps')
+  if (typeof overlaps !== 'boolean') throw fields.wrong('overlaps', 'true or false')
+  return { baseUs: fields.cost('baseUs'), perRequestUs: fields.cost('perRequestUs'), overlaps }
+}
+
+function sharingIn(fields: Fields): DeviceSharing {
+  const by = fields.value('by')
+  if (by !== 'layer' && by !== 'bandwidth') throw fields.wrong('by', '"layer" or "bandwidth"')
+  const capacity = fields.positive('capacity')
+  if (capacity < 1) throw fields.wrong('capacity', 'a number of at least 1')
+  return { by, capacity }
+}
+
+function noiseIn(fields: Fields): StepNoise {
+  const factors = fields.value('factors')
+  const expected = `2 to ${MAX_FACTORS} ascending numbers above 0, at most 1000`
+  const isFactors = (value: unknown): value is number[] =>
+    Array.isArray(value) &&
+    value.length >= 2 &&
+    value.length <= MAX_FACTORS &&
+    value.every(factor => typeof factor === 'number' && factor > 0 && factor <= 1000) &&
+    value.every((factor, at) => at === 0 || factor >= value[at - 1])
+  if (!isFactors(factors)) throw fields.wrong('factors', expected)
+  return { factors }
 }
 
 function windowIn(fields: Fields): AttentionWindow {

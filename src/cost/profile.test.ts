@@ -3,7 +3,17 @@ import { join } from 'node:path'
 import * as fc from 'fast-check'
 import { afterAll, describe, expect, it } from 'vitest'
 import { failure, temporaryFolder } from '../../test/trace-support.ts'
-import { type CostProfile, layerWeights, prefillUs, stepParts, stepUs, transferUs } from './profile.ts'
+import {
+  type CostProfile,
+  deviceUs,
+  hostUs,
+  layerWeights,
+  noiseFactor,
+  prefillUs,
+  stepParts,
+  stepUs,
+  transferUs,
+} from './profile.ts'
 import { loadProfile, parseProfile, profileNames } from './profile-file.ts'
 
 const folder = temporaryFolder()
@@ -61,6 +71,28 @@ describe('a cost profile', () => {
     expect(() => stepUs(windowed, 1, 8, 100, [100, 100])).toThrow('2 windowed sums for 1 windows')
   })
 
+  it('adds the host to the device, or takes the longer of the two if they overlap', () => {
+    const withHost = (baseUs: number, overlaps: boolean): CostProfile => ({
+      ...first,
+      decode: { ...first.decode, host: { baseUs, perRequestUs: 10, overlaps } },
+    })
+    const onDevice = stepUs(first, 4, 20, 0)
+    expect(hostUs(first, 4)).toBe(0)
+    expect(hostUs(withHost(500, true), 4)).toBe(540)
+    expect(deviceUs(withHost(500, true), 4, 20, 0)).toBe(onDevice)
+    expect(stepUs(withHost(500, false), 4, 20, 0)).toBe(onDevice + 540)
+    expect(stepUs(withHost(500, true), 4, 20, 0)).toBe(onDevice)
+    expect(stepUs(withHost(1e5, true), 4, 20, 0)).toBe(1e5 + 40)
+    expect(stepParts(withHost(500, false))).toEqual(stepParts(first))
+  })
+
+  it('draws noise between the factors', () => {
+    const noise = { factors: [0.9, 1, 1.4] }
+    expect([0, 0.25, 0.5, 0.75].map(uniform => noiseFactor(noise, uniform))).toEqual([0.9, 0.95, 1, 1.2])
+    const percentiles = { factors: Array.from({ length: 101 }, (_, at) => 1 + at / 100) }
+    expect(noiseFactor(percentiles, 1 - 2 ** -53)).toBeCloseTo(2, 9)
+  })
+
   it('charges prefill by tokens and transfers by bytes', () => {
     expect(prefillUs(first, 400)).toBe(8_000 + 25 * 400)
     expect(transferUs(first, 1_000)).toBeCloseTo(1_000 + (98_304 * 1_000) / 50e9 / 1e-6)
@@ -94,6 +126,11 @@ describe('a profile file', () => {
     JSON.stringify({ ...shipped, [key]: { ...shipped[key], ...change } })
   const withWindows = (windows: unknown) => withChange('decode', { windows })
   const window = { tokens: 128, perContextKTokenUs: 1 }
+  const host = { baseUs: 3_000, perRequestUs: 20, overlaps: true }
+  const withHost = (change: object) => withChange('decode', { host: { ...host, ...change } })
+  const withSharing = (change: object) =>
+    withChange('decode', { sharing: { by: 'layer', capacity: 1, ...change } })
+  const withFactors = (factors: unknown) => withChange('decode', { noise: { factors } })
 
   it('is loaded by name if shipped, and by path otherwise', async () => {
     expect(await profileNames()).toContain('h200-first')
@@ -135,6 +172,13 @@ describe('a profile file', () => {
     const windows = Array.from({ length: 8 }, (_, w) => ({ tokens: 128 << w, perContextKTokenUs: w }))
     expect(parseProfile('p.json', withChange('decode', { windows })).decode.windows).toEqual(windows)
     expect(parseProfile('p.json', withChange('decode', {})).decode).not.toHaveProperty('windows')
+  })
+
+  it('may have a host part, a rule for shared devices, and noise', () => {
+    const more = { host, sharing: { by: 'bandwidth', capacity: 1.25 }, noise: { factors: [0.9, 1, 1.2] } }
+    expect(parseProfile('p.json', withChange('decode', more)).decode).toMatchObject(more)
+    for (const key of ['host', 'sharing', 'noise'])
+      expect(parseProfile('p.json', withChange('decode', {})).decode).not.toHaveProperty(key)
   })
 
   it.each([
@@ -181,6 +225,16 @@ describe('a profile file', () => {
       'ELDR_FILE_BAD_METADATA',
       'decode.windows[0].perContextKTokenUs null',
     ],
+    [withHost({ baseUs: -1 }), 'ELDR_FILE_BAD_METADATA', 'decode.host.baseUs -1'],
+    [withHost({ perRequestUs: null }), 'ELDR_FILE_BAD_METADATA', 'decode.host.perRequestUs null'],
+    [withHost({ overlaps: 1 }), 'ELDR_FILE_BAD_METADATA', 'decode.host.overlaps 1'],
+    [withSharing({ capacity: 0.9 }), 'ELDR_FILE_BAD_METADATA', 'decode.sharing.capacity 0.9'],
+    [withSharing({ by: 'time' }), 'ELDR_FILE_BAD_METADATA', 'decode.sharing.by "time"'],
+    [withChange('decode', { noise: 1 }), 'ELDR_FILE_BAD_METADATA', 'decode.noise 1'],
+    [withFactors([1]), 'ELDR_FILE_BAD_METADATA', '2 to 101 ascending numbers'],
+    [withFactors([1, 0.9]), 'ELDR_FILE_BAD_METADATA', 'decode.noise.factors'],
+    [withFactors([0, 1]), 'ELDR_FILE_BAD_METADATA', 'decode.noise.factors'],
+    [withFactors([1, '2']), 'ELDR_FILE_BAD_METADATA', 'decode.noise.factors'],
     [withChange('prefill', { baseUs: '8' }), 'ELDR_FILE_BAD_METADATA', 'prefill.baseUs "8"'],
     [withChange('kv', { gigabytesPerSecond: 0 }), 'ELDR_FILE_BAD_METADATA', 'kv.gigabytesPerSecond 0'],
     [withChange('provenance', { notes: [1] }), 'ELDR_FILE_BAD_METADATA', 'provenance.notes'],

@@ -31,7 +31,8 @@ export interface Provenance {
 /**
  * One step of the whole batch: base + perRequest·batch + layers·(perLayer + perActiveExpert·active) +
  * perContextKToken·context/1000, and for each of `windows` its perContextKToken·Σ min(context of a request,
- * tokens)/1000. `kind` leaves room for a measured table next to the linear form.
+ * tokens)/1000. With `host` this is the device's part of the step. `kind` leaves room for a measured table
+ * next to the linear form.
  */
 export interface DecodeCost {
   readonly kind: 'linear'
@@ -44,6 +45,45 @@ export interface DecodeCost {
   readonly perContextKTokenUs: number
   /** Sliding-window layers, one entry per window size. */
   readonly windows?: readonly AttentionWindow[]
+  /** What the engine's process does for a step; absent if the times above include it, or leave it out. */
+  readonly host?: HostCost
+  /** For engines that share a device (default: `DEFAULT_SHARING`). */
+  readonly sharing?: DeviceSharing
+  /** How much steps vary around the modelled time; absent if they do not. */
+  readonly noise?: StepNoise
+}
+
+/** Host's part of a step: base + perRequest·batch. Engines that share a device do these parts in parallel. */
+export interface HostCost {
+  readonly baseUs: number
+  readonly perRequestUs: number
+  /**
+   * True: the host prepares the next step while the device runs this one (asynchronous scheduling), so a step
+   * takes the longer of the two parts. False: it takes their sum.
+   */
+  readonly overlaps: boolean
+}
+
+/** How device parts of several engines on one device slow each other; sim/shared-device.ts has the rules. */
+export interface DeviceSharing {
+  /** They take turns layer by layer, or all get the same bandwidth. */
+  readonly by: 'layer' | 'bandwidth'
+  /** Equal device parts that run at full speed together. 1: one alone uses the whole device; 1.25: 80 % of it. */
+  readonly capacity: number
+}
+
+/**
+ * On an H200 under CUDA MPS, engines with fewer experts did not step faster than those beside them: they take
+ * turns.
+ */
+export const DEFAULT_SHARING: DeviceSharing = { by: 'layer', capacity: 1 }
+
+/**
+ * Factors of a step's time at evenly spaced probabilities from 0 to 1, ascending: the quantiles of measured
+ * over modelled time. A step draws one, interpolated between the nearest two.
+ */
+export interface StepNoise {
+  readonly factors: readonly number[]
 }
 
 /** Window size in tokens of context. */
@@ -68,11 +108,32 @@ export interface KvCost {
 }
 
 /**
- * `active`: distinct experts that the step fires, mean over the profile's layers. `contextTokens`: summed
- * over the batch. `windowedTokens`: for each window of the profile, Σ min(context, tokens) over the batch,
- * which cannot be derived from the sum of contexts.
+ * A step of an engine alone on its device, without noise. `active`: distinct experts that the step fires,
+ * mean over the profile's layers. `contextTokens`: summed over the batch. `windowedTokens`: for each window of
+ * the profile, Σ min(context, tokens) over the batch, which cannot be derived from the sum of contexts.
  */
 export function stepUs(
+  profile: CostProfile,
+  batch: number,
+  active: number,
+  contextTokens: number,
+  windowedTokens?: ArrayLike<number>,
+): number {
+  const device = deviceUs(profile, batch, active, contextTokens, windowedTokens)
+  return wholeStepUs(profile, hostUs(profile, batch), device)
+}
+
+/** Step of an engine alone on its device, from its parts. */
+export function wholeStepUs({ decode }: CostProfile, hostPartUs: number, devicePartUs: number): number {
+  return decode.host?.overlaps === true ? Math.max(hostPartUs, devicePartUs) : hostPartUs + devicePartUs
+}
+
+export function hostUs({ decode: { host } }: CostProfile, batch: number): number {
+  return host === undefined ? 0 : host.baseUs + host.perRequestUs * batch
+}
+
+/** The device's part of a step; all of it if the profile has no host part. Arguments as for `stepUs`. */
+export function deviceUs(
   { shape, decode }: CostProfile,
   batch: number,
   active: number,
@@ -93,10 +154,17 @@ function windowsUs(windows: readonly AttentionWindow[], windowedTokens: ArrayLik
   return us
 }
 
+/** Factor of one step's time; `uniform` in [0, 1). */
+export function noiseFactor({ factors }: StepNoise, uniform: number): number {
+  const place = uniform * (factors.length - 1)
+  const low = Math.min(Math.floor(place), factors.length - 2) // `place` may round up to the last one
+  return factors[low]! + (factors[low + 1]! - factors[low]!) * (place - low)
+}
+
 /**
  * The parts of a decode step's time that policies use: the time of an empty batch, and the increment per
  * expert in every layer and per request. With several expert-parallel ranks a step waits for the fullest one,
- * which has about its share of the experts.
+ * which has about its share of the experts. The host's part is left out: it does not depend on the experts.
  */
 export function stepParts(
   { shape, decode }: CostProfile,

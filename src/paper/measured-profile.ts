@@ -1,4 +1,5 @@
 /** Fig. 11 and 12 again, with a profile for which a whole decode step was measured. */
+import { stepUs } from '../cost/profile.ts'
 import type { Exhibit } from '../report/exhibit.ts'
 import { type Simulated, tpotP50, tpotP99 } from './cells.ts'
 import { type Context, simulatedFrom } from './context.ts'
@@ -26,12 +27,16 @@ export function onMeasuredProfile(context: Context): Simulated<Exhibit> {
         ours: ours.points(of),
         beside: beside.points(of),
       }))
-      const share = ({ decode, shape }: Context['profile']) => {
-        const expertsUs = shape.layers * decode.perActiveExpertUs * (shape.experts / 2)
-        return (
-          expertsUs /
-          (expertsUs + decode.baseUs + shape.layers * decode.perLayerUs + 20 * decode.perRequestUs)
+      const share = (each: Context['profile']) => {
+        const active = each.shape.experts / 2
+        const stepTimeUs = stepUs(
+          each,
+          20,
+          active,
+          0,
+          each.decode.windows?.map(() => 0),
         )
+        return (each.shape.layers * each.decode.perActiveExpertUs * active) / stepTimeUs
       }
       return {
         id: 'measured-profile',

@@ -4,6 +4,7 @@
  */
 import { changeText } from './simulation-measures.ts'
 import { cellText } from './exhibit-cells.ts'
+import { markdownTable } from './markdown-table.ts'
 import { fixed, whole } from './numbers.ts'
 import { bytes } from './terminal.ts'
 import type {
@@ -45,15 +46,6 @@ function between(page: string, name: string, made: string): string {
   return `${page.slice(0, from + start.length)}\n\n${made}\n\n${page.slice(to)}`
 }
 
-function markdown(head: readonly string[], words: number, rows: readonly (readonly string[])[]): string {
-  const line = (cells: readonly string[]) => `| ${cells.join(' | ')} |`
-  return [
-    line(head),
-    `|${head.map((_, at) => (at < words ? '---' : '---:')).join('|')}|`,
-    ...rows.map(line),
-  ].join('\n')
-}
-
 const change = (interval: StaleFigures['p50Change']) =>
   interval === undefined ? '' : cellText(changeText(interval))
 
@@ -70,7 +62,7 @@ function stalenessTable(clusters: ScaleFigures['staleness']['clusters'], topolog
   )
   const same = (a: StaleFigures, b: StaleFigures) =>
     a.policy === b.policy && a.gateways === b.gateways && a.viewAgeMs === b.viewAgeMs
-  return markdown(
+  return markdownTable(
     ['policy', 'gateways', 'view of the others', 'TPOT p50', 'anticipating', 'TPOT p99', 'anticipating'],
     3,
     shown.map(row => {
@@ -95,7 +87,7 @@ function stalenessTable(clusters: ScaleFigures['staleness']['clusters'], topolog
 function cellTable(rows: readonly CellFigures[]): string {
   const words = { random: 'at random', load: 'by load', locality: 'by signature' }
   const workers = 64
-  return markdown(
+  return markdownTable(
     ['policy in the cell', 'cells', 'chosen', 'TPOT p50', 'TPOT p99', 'imbalance'],
     3,
     rows
@@ -114,7 +106,7 @@ function cellTable(rows: readonly CellFigures[]): string {
 function decisionTable(data: readonly DecisionFigures[]): string {
   const us = (ms: number) => `${fixed(1000 * ms, ms < 0.1 ? 1 : 0)} µs`
   const shapes = [...new Set(data.map(({ model, workers }) => `${model}|${workers}`))]
-  return markdown(
+  return markdownTable(
     ['model', 'workers', 'jsq', 'eldr', 'union', 'worker state', 'request state'],
     1,
     shapes.map(key => {
@@ -151,18 +143,22 @@ function wireTable({ event, delta, cells, largeCells }: WireFigures): string {
   const grown = largeCells / cells
   const both = 2 * event.binary
   const withDelta = (size: number) => [both + size, both + size * grown] as const
-  return markdown(['per request', 'lab16', 'large', 'received by a gateway, lab16', 'received, large'], 1, [
-    row('dispatch and completion, 7 bytes each', both, both),
-    row('the same as JSON lines', 2 * event.json, 2 * event.json),
-    row('with expected experts, 16 bits each', ...withDelta(delta.raw)),
-    row('16 bits, deflated', ...withDelta(delta.deflated)),
-    row('8 bits', ...withDelta(delta.bytes)),
-    row('8 bits, deflated', ...withDelta(delta.bytesDeflated)),
-  ])
+  return markdownTable(
+    ['per request', 'lab16', 'large', 'received by a gateway, lab16', 'received, large'],
+    1,
+    [
+      row('dispatch and completion, 7 bytes each', both, both),
+      row('the same as JSON lines', 2 * event.json, 2 * event.json),
+      row('with expected experts, 16 bits each', ...withDelta(delta.raw)),
+      row('16 bits, deflated', ...withDelta(delta.deflated)),
+      row('8 bits', ...withDelta(delta.bytes)),
+      row('8 bits, deflated', ...withDelta(delta.bytesDeflated)),
+    ],
+  )
 }
 
 function sizeTable(rows: readonly SizeFigures[]): string {
-  return markdown(
+  return markdownTable(
     ['policy', 'decode workers', 'requests', 'in flight', 'CPU time', 'peak memory'],
     1,
     rows.map(row => [

@@ -26,6 +26,8 @@ export interface ScatterPlot extends ChartWords {
   readonly y: Axis
   readonly points: readonly ScatterPoint[]
   readonly overlay?: readonly OverlayMarker[]
+  /** Straight lines in the colours of their groups, above the points. */
+  readonly lines?: readonly ScatterLine[]
   /** Both axes get the same range, and y = x is drawn. */
   readonly diagonal?: boolean
   readonly nothing?: string
@@ -37,6 +39,12 @@ export interface ScatterPoint {
   readonly x: number
   readonly y: number
   readonly group: number
+}
+
+export interface ScatterLine {
+  readonly group: number
+  readonly from: { readonly x: number; readonly y: number }
+  readonly to: { readonly x: number; readonly y: number }
 }
 
 export interface OverlayMarker {
@@ -80,6 +88,9 @@ export function scatterPlot(chart: ScatterPlot): Markup {
     plot.axes,
     chart.diagonal === true ? diagonal(plot) : undefined,
     slices(points, plot),
+    (chart.lines ?? [])
+      .filter(({ from, to }) => isDrawable(from) && isDrawable(to))
+      .flatMap(one => line(one, plot)),
     overlay.length > MAX_NUMBERED ? overlay.map(one => dot(one, plot)) : numbered(overlay, plot),
   )
 }
@@ -159,6 +170,15 @@ function slices(points: readonly ScatterPoint[], { x, y }: Cartesian): readonly 
           })
         : element('path', { fill: groupColour(group), 'fill-opacity': opacity, d }),
     )
+}
+
+/** On a broad stroke of the background, so that it stands out from points of its own colour. */
+function line({ group, from, to }: ScatterLine, { x, y }: Cartesian): Markup[] {
+  const d = `M${short(x.at(from.x))} ${short(y.at(from.y))}L${short(x.at(to.x))} ${short(y.at(to.y))}`
+  return [
+    element('path', { fill: 'none', stroke: 'var(--surface)', 'stroke-width': 3.5, d }),
+    element('path', { class: 'line', stroke: groupColour(group), d }),
+  ]
 }
 
 function dot(one: OverlayMarker, { x, y }: Cartesian): Markup {

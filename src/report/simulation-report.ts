@@ -195,6 +195,7 @@ function topologyWords({ study }: Simulated): string {
   const prefillPolicy = prefillPolicyOf(study)
   return [
     `${study.topology}, ${many(gpusOf(topology), 'GPU')}`,
+    ...(topology.perDevice === undefined ? [] : [`${topology.perDevice} decode workers share a GPU`]),
     ...(topology.ranks > 1 ? [`experts placed ${study.placement ?? 'linear'}`] : []),
     ...(topology.prefill > 0 ? [`prefill by ${prefillPolicy}`] : []),
     ...(prefixCacheTokens > 0 ? [`${many(prefixCacheTokens, 'token')} of prefix cache each`] : []),

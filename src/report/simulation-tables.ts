@@ -73,14 +73,18 @@ export function simulationTables(
 
 /** Topology, files, requests, arrivals and seeds in a sentence. */
 export function studyInWords({ points, study, seeds }: Simulated): string {
-  const { topology, profile, trace, artifact, workload, placement, prefillPolicy } = study
+  const { topology, profile, trace, artifact, workload, load, placement, prefillPolicy } = study
+  const lengths =
+    workload === undefined ? `${study.arrivals} arrivals` : `arrivals and lengths of ${workload.file}`
   const requests = points[0]?.runs[0]?.allRequests ?? study.requests
   return [
     `${topology}${placement === undefined ? '' : `, ${placement} placement`}${prefillPolicy === undefined ? '' : `, prefill by ${prefillPolicy}`}`,
     `profile ${profile}`,
     `trace ${trace}`,
     ...(artifact === undefined ? [] : [`artifact ${artifact}`]),
-    `${whole(requests)} requests per run, ${workload === undefined ? `${study.arrivals} arrivals` : `arrivals and lengths of ${workload.file}`}`,
+    load === undefined
+      ? `${whole(requests)} requests per run, ${lengths}`
+      : `${study.arrivals} arrivals for ${load.warmUpSeconds + load.seconds} s, requests of ${load.prompts.map(({ file }) => file).join(', ')}`,
     `${many(seeds, 'seed')}.`,
   ].join(', ')
 }

@@ -4,7 +4,8 @@
  * last goes back to the front of the queue, and its context is recomputed in the step in which it returns. A
  * single request always runs, whatever its context.
  */
-import { type CostProfile, stepUs } from '../cost/profile.ts'
+import { type CostProfile, deviceUs, hostUs, noiseFactor, wholeStepUs } from '../cost/profile.ts'
+import type { Random } from '../math/random.ts'
 import type { Replay } from './replay.ts'
 import type { RequestPool } from './requests.ts'
 import { SlotQueue } from './slot-queue.ts'
@@ -28,6 +29,8 @@ export interface DecodeWorkerOptions {
   readonly weights: Float64Array
   /** [ranks][words of a step]; absent with one rank. */
   readonly masks?: Int32Array
+  /** Draws the noise of the steps; required if the profile has noise. */
+  readonly noise?: Random
 }
 
 export class DecodeWorker {
@@ -43,6 +46,9 @@ export class DecodeWorker {
    */
   active = 0
   fullest = 0
+  /** Parts of the step, and its time alone on the device; the simulator sets the time of a shared device. */
+  hostUs = 0
+  deviceUs = 0
   stepUs = 0
   preemptions = 0
 
@@ -52,6 +58,7 @@ export class DecodeWorker {
   readonly #limits: DecodeLimits
   readonly #weights: Float64Array
   readonly #masks: Int32Array | undefined
+  readonly #noise: Random | undefined
   readonly #waiting = new SlotQueue()
   /** Context of all requests in the batch before the step. */
   #contextTokens = 0
@@ -69,13 +76,14 @@ export class DecodeWorker {
   readonly #left: Int32Array
   readonly #union: Int32Array
 
-  constructor({ replay, pool, profile, limits, weights, masks }: DecodeWorkerOptions) {
+  constructor({ replay, pool, profile, limits, weights, masks, noise }: DecodeWorkerOptions) {
     this.#replay = replay
     this.#pool = pool
     this.#profile = profile
     this.#limits = limits
     this.#weights = weights
     this.#masks = masks
+    this.#noise = noise
     this.#windows = profile.decode.windows && new WindowSums(profile.decode.windows)
     this.slots = new Int32Array(limits.maxBatch)
     this.#at = new Int32Array(limits.maxBatch)
@@ -132,11 +140,20 @@ export class DecodeWorker {
     const recomputeUs = this.#profile.prefill.perTokenUs * recomputed
     // Each request also attends to its own new token.
     const attended = this.#contextTokens + this.batch
-    this.stepUs =
-      stepUs(this.#profile, this.batch, this.fullest, attended, this.#windows?.sums) +
-      exchangeUs +
-      recomputeUs
+    const factor = this.#noiseFactor()
+    this.hostUs = factor * hostUs(this.#profile, this.batch)
+    this.deviceUs =
+      factor *
+      (deviceUs(this.#profile, this.batch, this.fullest, attended, this.#windows?.sums) +
+        exchangeUs +
+        recomputeUs)
+    this.stepUs = wholeStepUs(this.#profile, this.hostUs, this.deviceUs)
     return this.stepUs
+  }
+
+  #noiseFactor(): number {
+    const { noise } = this.#profile.decode
+    return noise === undefined ? 1 : noiseFactor(noise, this.#noise!.uniform())
   }
 
   /** Every request gets one more token. Calls `ended` for those that are complete. */

@@ -71,6 +71,8 @@ export class Metrics {
   readonly #first: number
   readonly #end: number
   #inflightSinceUs = 0
+  /** Steps and decisions are no longer measured. */
+  isClosed = false
 
   constructor(
     pool: RequestPool,
@@ -89,7 +91,14 @@ export class Metrics {
   }
 
   get #measuring(): boolean {
-    return this.arrived > this.#first && this.arrived <= this.#end
+    return this.arrived > this.#first && this.arrived <= this.#end && !this.isClosed
+  }
+
+  /** Ends the measured span. */
+  close(nowUs: number): void {
+    this.#countInflight(nowUs, this.#pool.inflight)
+    if (Number.isNaN(this.toUs)) this.toUs = nowUs
+    this.isClosed = true
   }
 
   /** Call when the request is in the pool. */

@@ -20,6 +20,7 @@ import type { Replay } from './replay.ts'
 import { type Replicas, replicaDispatcher } from './replicas.ts'
 import { RequestPool } from './requests.ts'
 import { resultOf, type SimulationResult } from './result.ts'
+import { SharedSteps } from './shared-steps.ts'
 import type { Topology } from './topology.ts'
 import { createWorkload, prefixKeyOf, type WorkloadSpec } from './workload.ts'
 
@@ -46,6 +47,8 @@ export interface SimulationInput {
   /** Shares of the requests at the beginning and at the end that are not measured (default: 0.15 and 0.1). */
   readonly warmUpShare?: number
   readonly coolDownShare?: number
+  /** Instead of the shares. */
+  readonly measured?: MeasuredPart
   readonly limits?: Partial<Limits>
   /** Of experts on the ranks of expert-parallel decode workers (default: linear). */
   readonly placement?: PlacementSpec
@@ -60,17 +63,24 @@ export interface SimulationRun {
   readonly histograms: Histograms
 }
 
+export interface MeasuredPart {
+  /** Numbers of the first measured request and of the first one after them. */
+  readonly first: number
+  readonly end: number
+  /** Steps that end later are not measured (default: the arrival of the request after the measured ones). */
+  readonly untilUs?: number
+}
+
 const ARRIVAL = 0
 const PREFILL_STEP = 1
 const KV_ARRIVED = 2
 const DECODE_STEP = 3
+/** With shared devices, instead of DECODE_STEP: the host's part has ended, and device parts may have. */
+const HOST_PART = 4
+const DEVICE_PART = 5
 
 /** Numbers of the first measured request and of the first one after them. */
-export function measuredRequests(
-  requests: number,
-  warmUpShare = 0.15,
-  coolDownShare = 0.1,
-): { first: number; end: number } {
+export function measuredRequests(requests: number, warmUpShare = 0.15, coolDownShare = 0.1): MeasuredPart {
   return { first: Math.floor(requests * warmUpShare), end: Math.ceil(requests * (1 - coolDownShare)) }
 }
 
@@ -94,7 +104,8 @@ export function simulate(input: SimulationInput): SimulationRun {
   const pool = new RequestPool()
   const blockTokens = input.workload.lengths?.prefixes?.blockTokens ?? limits.blockTokens
   const workload = createWorkload(input.workload, replay, topology.prefill > 0 ? blockTokens : 0, random)
-  const measured = measuredRequests(requests, warmUpShare, coolDownShare)
+  const measured = input.measured ?? measuredRequests(requests, warmUpShare, coolDownShare)
+  const { untilUs = Infinity } = measured
   const metrics = new Metrics(pool, topology.decode, limits.maxBatch, measured, input.slo ?? {})
 
   const prefillLimits = {
@@ -113,8 +124,24 @@ export function simulate(input: SimulationInput): SimulationRun {
   const masksOf = maskMaker(replay, topology, input.placement)
   const decoders = Array.from(
     { length: topology.decode },
-    (_, worker) => new DecodeWorker({ replay, pool, profile, limits, weights, masks: masksOf(worker) }),
+    (_, worker) =>
+      new DecodeWorker({
+        replay,
+        pool,
+        profile,
+        limits,
+        weights,
+        masks: masksOf(worker),
+        noise: random.fork(6).fork(worker),
+      }),
   )
+  const sharedSteps =
+    topology.perDevice === undefined
+      ? undefined
+      : new SharedSteps(topology.decode, topology.perDevice, profile, {
+          hostEndsAt: (timeUs, decoder) => events.push(timeUs, HOST_PART, decoder),
+          deviceDueAt: (timeUs, device) => events.push(timeUs, DEVICE_PART, device),
+        })
   const inflight = new Int32Array(topology.decode)
   const dispatcherOptions = {
     workers: topology.decode,
@@ -190,7 +217,20 @@ export function simulate(input: SimulationInput): SimulationRun {
     const us = worker.startStep(nowUs)
     if (us === undefined) return
     input.onStep?.(worker, decoder, nowUs)
-    events.push(nowUs + us, DECODE_STEP, decoder)
+    if (sharedSteps === undefined) events.push(nowUs + us, DECODE_STEP, decoder)
+    else sharedSteps.begin(decoder, worker.hostUs, worker.deviceUs, nowUs)
+  }
+
+  function endDecode(decoder: number): void {
+    metrics.stepEnded(decoder, decoders[decoder]!, nowUs)
+    decoders[decoder]!.endStep(decoded)
+    startDecode(decoder)
+  }
+
+  function endSharedDecode(decoder: number | undefined): void {
+    if (decoder === undefined) return
+    decoders[decoder]!.stepUs = nowUs - sharedSteps!.beganUs[decoder]!
+    endDecode(decoder)
   }
 
   function decoded(slot: number): void {
@@ -209,13 +249,13 @@ export function simulate(input: SimulationInput): SimulationRun {
   scheduleArrival()
   while (events.pop()) {
     nowUs = events.timeUs
+    if (nowUs > untilUs && !metrics.isClosed) metrics.close(untilUs)
     const { kind, subject } = events
-    if (kind === DECODE_STEP) {
-      metrics.stepEnded(subject, decoders[subject]!, nowUs)
-      decoders[subject]!.endStep(decoded)
-      startDecode(subject)
-    } else if (kind === ARRIVAL) arrive()
+    if (kind === DECODE_STEP) endDecode(subject)
+    else if (kind === ARRIVAL) arrive()
     else if (kind === KV_ARRIVED) join(subject)
+    else if (kind === HOST_PART) endSharedDecode(sharedSteps!.hostEnded(subject, nowUs))
+    else if (kind === DEVICE_PART) endSharedDecode(sharedSteps!.deviceDue(subject, nowUs))
     else {
       prefillers[subject]!.endStep(prefilled)
       startPrefill(subject)

@@ -14,9 +14,11 @@ import {
   type PrefillPolicyName,
 } from '../policy/prefill-policy.ts'
 import type { ArrivalSpec } from './arrivals.ts'
+import { type BenchLoad, benchRun } from './bench-load.ts'
 import { type CellsData, cellsOf, clustersOf } from './cell-study.ts'
 import type { Slo } from './metrics.ts'
 import type { RecordedFile } from './recorded-workload.ts'
+import type { Replay } from './replay.ts'
 import type { Replicas } from './replicas.ts'
 import type { SimulationResult } from './result.ts'
 import { simulate, type SimulationInput } from './simulate.ts'
@@ -40,6 +42,8 @@ export interface StudyData {
   readonly rowList?: Int32Array
   /** Recorded arrivals with their lengths and shared prefixes, stretched to the rate. */
   readonly workload?: RecordedFile
+  /** The requests of a run of `eldr bench`, instead of `requests`, `rows` and `workload`. */
+  readonly load?: BenchLoad
   /** Of experts on the ranks of expert-parallel decoders (default: linear). */
   readonly placement?: PlacementKind
   /** Default: `DEFAULT_PREFILL_POLICY`. */
@@ -117,10 +121,8 @@ async function run(
   }
   const kind = topology.ranks > 1 ? (data.placement ?? 'linear') : 'linear'
   const placement = kind === 'linear' ? undefined : await library.placement(data, kind, topology)
-  const workload = await workloadOf(library, data, rate)
   return simulate({
-    workload,
-    requests: Math.min(data.requests, workload.lengths?.timesUs.length ?? Infinity),
+    ...(await requestsOf(library, data, replay, rate, seed)),
     seed,
     replay,
     profile,
@@ -149,6 +151,18 @@ function gatewaysOf(
   if (gateways === undefined) return make()
   const { count, viewAgeMs, entrance = 'random', anticipating = false } = gateways
   return { name, count, viewAgeMs, entrance, create: unseen => make(anticipating ? unseen : undefined) }
+}
+
+async function requestsOf(
+  library: StudyLibrary,
+  data: StudyData,
+  replay: Replay,
+  rate: number,
+  seed: number,
+): Promise<Pick<SimulationInput, 'workload' | 'requests' | 'measured'>> {
+  if (data.load !== undefined) return benchRun(data.load, arrivalsAt(data.arrivals, rate), replay, seed)
+  const workload = await workloadOf(library, data, rate)
+  return { workload, requests: Math.min(data.requests, workload.lengths?.timesUs.length ?? Infinity) }
 }
 
 async function workloadOf(library: StudyLibrary, data: StudyData, perSecond: number): Promise<WorkloadSpec> {

@@ -9,6 +9,9 @@ describe('a topology', () => {
     ['16D', { prefill: 0, decode: 16, ranks: 1 }, 16],
     ['2P8D×EP4', { prefill: 2, decode: 8, ranks: 4 }, 40],
     ['2p8dxep4', { prefill: 2, decode: 8, ranks: 4 }, 40],
+    ['1P4D/4', { prefill: 1, decode: 4, ranks: 1, perDevice: 4 }, 2],
+    ['5D/2', { prefill: 0, decode: 5, ranks: 1, perDevice: 2 }, 3],
+    ['8D/1', { prefill: 0, decode: 8, ranks: 1 }, 8],
   ])('%s is parsed, and has its number of GPUs', (text, topology, gpus) => {
     expect(parseTopology(text)).toEqual(topology)
     expect(gpusOf(topology)).toBe(gpus)
@@ -28,6 +31,9 @@ describe('a topology', () => {
     fc.assert(
       fc.property(topologies, topology => {
         expect(parseTopology(topologyText(topology))).toEqual(topology)
+        if (topology.decode === 1) return
+        const shared = { ...topology, ranks: 1, perDevice: topology.decode }
+        expect(parseTopology(topologyText(shared))).toEqual(shared)
       }),
     )
   })
@@ -43,6 +49,9 @@ describe('a topology', () => {
     ['2P8DxEP0', 'at least 1 rank'],
     ['9999D', 'at most 4096 workers'],
     ['8DxEP999', 'at most 512 ranks'],
+    ['4D/0', '1 to 4 decode workers on a GPU'],
+    ['4D/5', '1 to 4 decode workers on a GPU'],
+    ['8DxEP4/2', 'such as 8P16D'],
   ])('%j is rejected with the reason', (text, expected) => {
     expect(() => parseTopology(text)).toThrow(EldrError)
     expect(() => parseTopology(text)).toThrow(expected)

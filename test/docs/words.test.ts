@@ -9,7 +9,8 @@ const MAX_HAND_WRITTEN_WORDS = 38_000
 const MAX_RESULTS_WORDS = 8_000
 
 /** Written by scripts and benchmarks. */
-const GENERATED = /^docs\/(reference\/(cli|config|metrics|errors|api)|evidence\/(results|benchmarks.*))\.md$/
+const GENERATED =
+  /^docs\/(reference\/(cli|config|metrics|errors|api)|evidence\/(results|gpu|benchmarks.*))\.md$/
 
 const words = (file: string) => readFileSync(join(ROOT, file), 'utf8').split(/\s+/).filter(Boolean).length
 

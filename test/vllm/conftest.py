@@ -12,6 +12,18 @@ sys.path.insert(0, str(Path(__file__).parent))
 import servers
 import summary
 
+# vLLM's CPU build chooses its kernels by these.
+CPU_FEATURES = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile", "amx_bf16", "amx_int8")
+
+
+def pytest_report_header() -> str:
+    """A failure on one processor only is then easier to explain."""
+    lines = dict(line.split(":", 1) for line in Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines() if ":" in line)
+    fields = {key.strip(): value.strip() for key, value in lines.items()}
+    flags = fields.get("flags", "").split()
+    has, lacks = ([name for name in CPU_FEATURES if (name in flags) == found] for found in (True, False))
+    return f"processor: {fields.get('model name', 'unknown')}, with {', '.join(has)}, without {', '.join(lacks)}"
+
 
 def pytest_configure() -> None:
     def stop(number: int, frame: FrameType | None) -> None:

@@ -15,8 +15,9 @@ from engines import SMALL, Result, Run, Tokens, check, run_engines
 HALF_LIFE = 64
 # With the CPU build's own rotary kernel these differ from transformers, with and without the plugin; with torch's they agree.
 ROTARY_OF_TORCH = {"compilation_config": {"custom_ops": ["-rotary_embedding"]}}
-# Its latent attention supports blocks of 16 without chunks and prefix caching: 64 blocks would not hold the longest prompt.
-LATENT = ROTARY_OF_TORCH | {"num_gpu_blocks_override": 80, "max_num_batched_tokens": 1024}
+# Its latent attention supports blocks of 16 without chunks and prefix caching: 64 blocks would not hold the longest prompt. Named, because
+# on Intel processors with AMX vLLM would take its AMX kernel instead, which supports bfloat16 only.
+LATENT = ROTARY_OF_TORCH | {"num_gpu_blocks_override": 80, "max_num_batched_tokens": 1024, "attention_backend": "CPU_MLA"}
 FULL, SLIDING, STATE, LATENT_KV = "FullAttentionSpec", "SlidingWindowSpec", "MambaSpec", "MLAAttentionSpec"
 MODELS: dict[str, tuple[str, dict[str, Any], set[str]]] = {
     "windows beside full attention, GPT-OSS": ("gpt_oss", {}, {FULL, SLIDING}),

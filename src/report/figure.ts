@@ -1,5 +1,6 @@
-// Frame of a standalone figure: styles for light and dark pages, background, legend and content.
-import { DARK, groupColour, LIGHT, themeProperties } from '../../dist/report/palette.js'
+/** A chart as a file of its own: styles for light and dark pages, background, legend and content. */
+import type { Markup } from './markup.ts'
+import { DARK, groupColour, LIGHT, themeProperties } from './palette.ts'
 
 const FONT = 'system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",sans-serif'
 const STYLE = `
@@ -25,11 +26,23 @@ text{font-family:${FONT};font-size:12px;fill:var(--ink)}
 .on{fill:var(--accent)}
 .all{fill:var(--star)}
 `
+const SCATTER_STYLE = `.dots{fill:none;stroke-linecap:round}
+`
 const LEGEND_WIDTH = 230
 
-/** `body`: markup of a chart of src/report, 460 units wide. */
-export function figureOf({ title, description, legend, body }) {
-  const [, width, height] = /viewBox="0 0 (\d+) (\d+)"/.exec(body.markup).map(Number)
+interface Words {
+  readonly title: string
+  readonly description: string
+}
+
+/** `body`: a chart, 460 units wide. `legend`: names of its groups, in order. */
+export function figureOf({
+  title,
+  description,
+  legend,
+  body,
+}: Words & { readonly legend: readonly string[]; readonly body: Markup }): string {
+  const [, width, height] = /viewBox="0 0 (\d+) (\d+)"/.exec(body.markup)!.map(Number)
   const rows = Math.ceil(legend.length / 2)
   const top = 14 + rows * 20
   const entries = legend.map((label, i) => {
@@ -40,21 +53,28 @@ export function figureOf({ title, description, legend, body }) {
   return framed({
     title,
     description,
-    width: width + 20,
-    height: top + height + 10,
+    width: width! + 20,
+    height: top + height! + 10,
     content: entries.join('') + inner,
   })
 }
 
-export function framed({ title, description, width, height, content }) {
+export function framed({
+  title,
+  description,
+  width,
+  height,
+  content,
+}: Words & { readonly width: number; readonly height: number; readonly content: string }): string {
+  const style = content.includes('class="dots"') ? STYLE + SCATTER_STYLE : STYLE
   return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}" role="img">
 <title>${escaped(title)}</title>
 <desc>${escaped(description)}</desc>
-<style>${STYLE}</style>
+<style>${style}</style>
 <rect width="${width}" height="${height}" rx="8" fill="var(--surface)"/>
 ${content}
 </svg>
 `
 }
 
-export const escaped = text => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;')
+export const escaped = (text: string): string => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;')

@@ -1,0 +1,200 @@
+"""vLLM on one GPU, served and measured: stages the machine, runs the experiments, saves their results. README.md."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from lab import mps
+from lab.lab import Lab
+from lab.results import OutOfTime
+from lab.say import say
+from lab.servers import ServerFailed
+from staging import check, parts, wheelhouse
+from staging.paths import HERE, Stage, results_in, stage_in
+from steps import kinds
+from steps.common import STEP_SECONDS, Context, StepKind
+
+CORE = ("capture", "prepare", "profile", "capture-cost", "predict", "tpot", "predict --batch 20", "tpot --batch 20")
+# Every path of the code; neighbours share servers.
+DRY = (
+    *("prepare", "profile", "padding", "capture", "capture-cost", "capture-profile", "nixl", "predict", "tpot"),
+    *("profile --engines 2", "texts", "features", "profile --shape qwen3-30b-a3b"),
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    # These need only Python's standard library; the steps need NumPy.
+    given = parser(with_steps=not set(words) & {"wheelhouse", "unpack", "install"}).parse_args(words)
+    stage = stage_in(given.stage)
+    try:
+        return int(given.do(given, stage) or 0)
+    except (parts.BadPart, ServerFailed) as error:
+        say(f"failed: {error}")
+        return 1
+
+
+def parser(with_steps: bool = True) -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="run.py", description=__doc__)
+    top.add_argument("--stage", help="folder for packages, run files and resumable results (default: ELDR_STAGE, or in ~/.cache/eldr)")
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, text: str, do: object) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=text, description=text)
+        sub.set_defaults(do=do)
+        return sub
+
+    made = command("wheelhouse", "with a network: make the parts for a machine without one", do_wheelhouse)
+    made.add_argument("--out", required=True, help="folder for the parts")
+    made.add_argument("--only", choices=("site", "project"), help="make only the Python packages, or only Node and the built project")
+    made.add_argument("--part-mib", type=float, default=58, help="largest size of a part")
+    made.add_argument("--find-links", action="append", default=[], help="folder with wheels that need not be downloaded")
+    made.add_argument("--preset", type=int, default=6, help="effort of xz, 0 to 9")
+    command("unpack", "without a network: unpack parts into the stage", do_unpack).add_argument("parts", nargs="+", type=Path)
+    command("install", "with a network: install the packages into the stage", do_install)
+    for name, text, do in (
+        ("check", "check the stage, the GPU and MPS", do_check),
+        ("list", "list the steps, how long they take and which are done", do_list),
+        ("stop", "stop all servers and MPS", do_stop),
+    ):
+        _with_device(command(name, text, do))
+    for name, text, do in (
+        ("step", "run one step; run it again to continue it", do_step),
+        ("start", "start the servers of a step, so that they load meanwhile", do_start),
+    ):
+        sub = command(name, text, do)
+        names = sub.add_subparsers(required=True, metavar="STEP")
+        for kind in kinds() if with_steps else []:
+            of_kind = names.add_parser(kind.name, help=kind.help, description=kind.help)
+            of_kind.set_defaults(kind=kind)
+            _with_device(of_kind)
+            of_kind.add_argument("--then", metavar="STEP", help="start the servers of this step as soon as they disturb nothing")
+            kind.options(of_kind)
+    _with_device(command("core", "run the core set: " + ", ".join(CORE), do_core))
+    dry = command("dry", "every step on vLLM's CPU build with tiny loads; its results are marked as such", do_dry)
+    dry.add_argument("--out", required=True)
+    dry.add_argument("--only", help="names of steps, separated by commas")
+    return top
+
+
+def _with_device(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: a dry run")
+    sub.add_argument("--out", help="folder for results (default: $OUT, or results/ beside run.py)")
+    sub.add_argument("--limit", type=float, default=STEP_SECONDS, help="seconds after which a step stops, to be continued")
+
+
+def context_of(given: argparse.Namespace, stage: Stage) -> Context:
+    return Context(Lab(stage, given.device), results_in(given.out), given.limit, given)
+
+
+def do_wheelhouse(given: argparse.Namespace, stage: Stage) -> None:
+    groups = [given.only] if given.only else ["site", "project"]
+    wheelhouse.make(Path(given.out).absolute(), groups, int(given.part_mib * 2**20), given.find_links, given.preset, say)
+
+
+def do_unpack(given: argparse.Namespace, stage: Stage) -> None:
+    for part in given.parts:
+        entry = parts.check_part(part, parts.read_manifest(part.parent / parts.MANIFEST))
+        shards = parts.unpack_part(part, stage.root / entry["group"])
+        stage.unpacked.mkdir(parents=True, exist_ok=True)
+        shutil.copy(part.parent / parts.MANIFEST, stage.root / parts.MANIFEST)
+        (stage.unpacked / part.name).touch()
+        say(f"{part.name}: {shards} shards unpacked")
+
+
+def do_install(given: argparse.Namespace, stage: Stage) -> None:
+    wheelhouse.install(stage.root, say)
+
+
+def do_check(given: argparse.Namespace, stage: Stage) -> int:
+    return 0 if check.check(stage, given.device, say) else 1
+
+
+def do_list(given: argparse.Namespace, stage: Stage) -> None:
+    names = parser()
+    for words in _all_steps():
+        of_step = names.parse_args(["step", *words.split()])
+        kind: StepKind = of_step.kind
+        name = kind.result_name(of_step)
+        folders = [stage.root / "results", results_in(given.out), HERE / "results"]
+        status = next((_status(folder / f"{name}.json") for folder in folders if (folder / f"{name}.json").exists()), "not run")
+        core = "core" if words in CORE else ""
+        print(f"{words:44} {core:5} {kind.seconds(of_step):4.0f} s  {status:8} {kind.help}")
+
+
+def _all_steps() -> list[str]:
+    return list(dict.fromkeys([*CORE, *(words for kind in kinds() for words in kind.variants)]))
+
+
+def _status(path: Path) -> str:
+    import json
+
+    return str(json.loads(path.read_text()).get("status", "done"))
+
+
+def do_step(given: argparse.Namespace, stage: Stage) -> int:
+    kind: StepKind = given.kind
+
+    def start_next(stop_others: bool = False) -> None:
+        if given.then:
+            after = parser().parse_args(["start", *given.then.split()])
+            after.device, after.out, after.limit = given.device, given.out, given.limit
+            do_start(after, stage, stop_others)
+
+    try:
+        kind.run(replace(context_of(given, stage), start_next=start_next))
+    except OutOfTime as error:
+        say(f"{kind.name}: {error}; run it again to continue")
+        return 3
+    start_next(stop_others=True)
+    return 0
+
+
+def do_start(given: argparse.Namespace, stage: Stage, stop_others: bool = False) -> None:
+    Lab(stage, given.device).start(given.kind.engines(context_of(given, stage)), stop_others)
+
+
+def do_core(given: argparse.Namespace, stage: Stage) -> int:
+    return _run_steps(CORE, given, stage)
+
+
+def do_dry(given: argparse.Namespace, stage: Stage) -> int:
+    given.device, given.limit = "cpu", STEP_SECONDS
+    wanted = given.only.split(",") if given.only else None
+    try:
+        return _run_steps([words for words in DRY if wanted is None or words.split()[0] in wanted], given, stage)
+    finally:
+        do_stop(given, stage)
+
+
+def _run_steps(all_words: Sequence[str], given: argparse.Namespace, stage: Stage) -> int:
+    """All steps, even if one fails."""
+    failed = 0
+    for words in all_words:
+        of_step = parser().parse_args(["step", *words.split()])
+        of_step.device, of_step.out, of_step.limit = given.device, given.out, given.limit
+        say(f"== {words}")
+        try:
+            failed += bool(do_step(of_step, stage))
+        except Exception:
+            failed += 1
+            say(f"{words} failed:\n{traceback.format_exc()}")
+    return failed
+
+
+def do_stop(given: argparse.Namespace, stage: Stage) -> None:
+    processes = Lab(stage, given.device).processes
+    processes.stop(processes.all())
+    if given.device == "cuda":
+        mps.stop(stage)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

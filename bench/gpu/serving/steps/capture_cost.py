@@ -1,0 +1,139 @@
+"""What capture adds to the prefill leg: the same prompts, one at a time, to a server with the plugin and to one
+without, in turn; then 16 at once."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+from lab import prompts
+from lab.engines import Engine
+from lab.legs import Client, prefill_leg
+from lab.models import model_folder
+from lab.say import say
+from lab.servers import Server
+from lab.stats import paired, quantiles
+
+from . import engines
+from .common import Context, StepKind
+
+WARM_UP = 8
+
+
+def servers_of(context: Context) -> list[Engine]:
+    return engines.cost_servers(context, context.options.model)
+
+
+def run(context: Context) -> None:
+    options = context.options
+    pairs, lengths = (4, (64, 256)) if context.is_dry else (options.pairs, (128, 512, 2048))
+    settings = {"model": options.model, "pairs": pairs, "promptTokens": list(lengths), "seed": 1}
+    result = context.result(name_of(options), "capture-cost", "captureCost", settings)
+    if result.is_complete:
+        return
+    chosen = servers_of(context)
+    servers = context.lab.ready(chosen)
+    context.describe(result, chosen[0], servers["with"])
+    result.body["log"] = [line.split("eldr: ")[-1] for line in servers["with"].lines("eldr:")][:8]
+    pool = prompts.token_pool(context.lab.stage, model_folder(context.lab.stage, "tiny6"))
+    for length in lengths:
+        cell = result.item(
+            "cells",
+            {"promptTokens": length, "concurrency": 1, "what": "prefill leg with NIXL hand-off"},
+            partial(measure_pairs, servers, pool, length, pairs, random.Random(length)),
+            needs_s=90,
+        )
+        say(f"{length} tokens: {cell['withoutMsQuantiles']['p50']:.2f} ms without, added {cell['addedMs']}")
+    if options.model == "wide":
+        count = 8 if context.is_dry else 160
+        for turn in range(1 if context.is_dry else 2):
+            result.item(
+                "throughput",
+                {"promptTokens": lengths[1], "concurrency": 16, "round": turn},
+                partial(measure_throughput, servers, pool, lengths[1], count, turn),
+                needs_s=40,
+            )
+    result.finish()
+
+
+def measure_pairs(servers: dict[str, Server], pool: list[int], length: int, pairs: int, rng: random.Random) -> dict[str, Any]:
+    """Both servers of a pair get the same prompt (prefix caching is off); which comes first alternates."""
+    reader = Client(servers["reader"])
+    clients = {name: Client(servers[name]) for name in ("with", "without")}
+    legs: dict[str, list[float]] = {"with": [], "without": []}
+    decode: dict[str, list[float]] = {"with": [], "without": []}
+    sent: dict[str, Any] = {}
+    for index in range(pairs + WARM_UP):
+        prompt = prompts.random_prompt(pool, length, rng)
+        for name in sorted(clients, reverse=index % 2 == 0):
+            first_ms, second_ms, handed = prefill_leg(clients[name], reader, prompt)
+            if index >= WARM_UP:
+                legs[name].append(round(first_ms, 4))
+                decode[name].append(second_ms)
+            if name == "with":
+                if not handed or "counts" not in handed:
+                    raise RuntimeError(f"a hand-off without counts: {handed}")
+                sent = handed
+    return {
+        "pairs": pairs,
+        "withMs": legs["with"],
+        "withoutMs": legs["without"],
+        "addedMs": paired(legs["with"], legs["without"]),
+        "withoutMsQuantiles": quantiles(legs["without"]),
+        "decodeLegMs": {name: quantiles(values) for name, values in decode.items()},
+        "sent": {key: value for key, value in sent.items() if key not in ("counts", "recent")},
+    }
+
+
+def measure_throughput(servers: dict[str, Server], pool: list[int], length: int, count: int, turn: int) -> dict[str, Any]:
+    return {
+        f"{name}PerSecond": throughput(servers[name], servers["reader"], pool, length, count, random.Random(turn))
+        for name in ("with", "without")
+    }
+
+
+def throughput(server: Server, reader: Server, pool: list[int], length: int, count: int, rng: random.Random) -> float:
+    asked = [prompts.random_prompt(pool, length, rng) for _ in range(count)]
+    local = threading.local()
+
+    def one(prompt: list[int]) -> None:
+        if not hasattr(local, "clients"):
+            local.clients = (Client(server), Client(reader))
+        prefill, decode = local.clients
+        prefill_leg(prefill, decode, prompt)
+
+    with ThreadPoolExecutor(16) as workers:
+        list(workers.map(one, asked[:16]))
+        began = time.perf_counter()
+        list(workers.map(one, asked))
+        return round(count / (time.perf_counter() - began), 2)
+
+
+def name_of(options: argparse.Namespace) -> str:
+    return "capture-cost" if options.model == "wide" else f"capture-cost-{options.model}"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", default="wide", help="wide, or a shape such as qwen3-30b-a3b (48 layers, 128 experts)")
+    parser.add_argument("--pairs", type=int, default=120)
+
+
+def kinds() -> Sequence[StepKind]:
+    return [
+        StepKind(
+            "capture-cost",
+            "prefill leg with and without the plugin, in pairs",
+            lambda o: 170,
+            run,
+            servers_of,
+            name_of,
+            add_options,
+            ("--model qwen3-30b-a3b",),
+        ),
+    ]

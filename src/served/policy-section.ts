@@ -1,0 +1,97 @@
+/** Section of docs/evidence/gpu.md on the policies: what was served. */
+import { cellText } from '../report/exhibit-cells.ts'
+import { markdownTable } from '../report/markdown-table.ts'
+import { fixed, many } from '../report/numbers.ts'
+import { changeText } from '../report/simulation-measures.ts'
+import type { Interval } from '../sim/confidence.ts'
+import { BASE, changeOf, expertsAtEqualBatch, meanOf, policiesOf } from './paired.ts'
+import { completeRuns, type ResultOf, type ServedRun } from './result-file.ts'
+
+export type ServedExperiment = ResultOf<'served'>
+
+export const change = (interval: Interval | undefined) =>
+  interval === undefined ? '·' : cellText(changeText(interval))
+
+/** `4 decode engines, 17 requests per second` */
+export function loadInWords({ served: { decoders, rate, targetBatch } }: ServedExperiment): string {
+  const batch = targetBatch === undefined ? '' : `, batches of about ${targetBatch}`
+  return `${many(decoders, 'decode engine')}, ${fixed(rate, Number.isInteger(rate) ? 0 : 1)} requests per second${batch}`
+}
+
+/** `4 engines, 17/s`, for a column. */
+export function shortLoad({ served: { decoders, rate } }: ServedExperiment): string {
+  return `${many(decoders, 'engine')}, ${rate}/s`
+}
+
+export function policySection(experiments: readonly ServedExperiment[]): string[] {
+  if (experiments.length === 0) return []
+  return [
+    '## TPOT by policy, GPU-served',
+    'Policies took turns, round by round, each with the same requests at the same times. Times and counts are means over the rounds; changes are against jsq of the same round, mean ± 95 % interval over the rounds. *Experts* are the distinct experts of a step, mean over the layers, as the plugin counts them.',
+    ...experiments.flatMap(experimentBlocks),
+  ]
+}
+
+function experimentBlocks(experiment: ServedExperiment): string[] {
+  const runs = completeRuns(experiment)
+  const rows = policiesOf(runs).map(policy => {
+    const mean = (value: (run: ServedRun) => number, digits: number) =>
+      fixed(meanOf(runs, policy, value), digits)
+    const against = (value: (run: ServedRun) => number) =>
+      change(policy === BASE ? undefined : changeOf(runs, policy, value))
+    const equal = policy === BASE ? undefined : expertsAtEqualBatch(runs, policy)
+    return [
+      policy,
+      mean(run => run.tpotMs.p50, 2),
+      against(run => run.tpotMs.p50),
+      mean(run => run.tpotMs.p99, 2),
+      against(run => run.tpotMs.p99),
+      mean(run => run.itlMs.p50, 2),
+      mean(run => run.itlMs.p99, 2),
+      mean(run => run.ttftMs.p50, 0),
+      mean(run => run.together.batch, 1),
+      mean(run => run.together.experts, 1),
+      against(run => run.together.experts),
+      equal === undefined ? '·' : cellText({ value: 100 * equal, digits: 1, unit: '%', signed: true }),
+    ]
+  })
+  const head = [
+    'policy',
+    'TPOT p50 ms',
+    'change',
+    'TPOT p99 ms',
+    'change',
+    'ITL p50 ms',
+    'ITL p99 ms',
+    'TTFT p50 ms',
+    'batch',
+    'experts',
+    'change',
+    'at equal batch',
+  ]
+  return [`### ${loadInWords(experiment)}`, markdownTable(head, 1, rows), remarks(experiment)]
+}
+
+function remarks({ name, model, served }: ServedExperiment): string {
+  const runs = served.runs.filter((run): run is ServedRun => !('failed' in run))
+  const failed = served.runs.length - runs.length
+  const lost = runs.reduce((sum, run) => sum + run.requests.failed, 0)
+  const behind = runs.filter(({ client }) => client?.keptUp === false).length
+  const rounds = new Set(runs.map(({ round }) => round)).size
+  const counted = runs.reduce((sum, run) => sum + run.requests.counted, 0)
+  const { outputTokens: [low, high] = [] } = served
+  return [
+    `${model.name}, ${many(rounds, 'round')}, ${many(counted, 'counted request')}, ${lost === 0 ? 'none' : fixed(lost, 0)} failed.`,
+    ...(low === undefined
+      ? []
+      : [
+          `${low} to ${high} output tokens${served.prompts === undefined ? '' : `, prompts of \`${served.prompts}\``}.`,
+        ]),
+    ...(served.prefillModel === undefined ? [] : [`Prefill: ${served.prefillModel}.`]),
+    ...(failed === 0 ? [] : [`${many(failed, 'run')} failed and ${failed === 1 ? 'is' : 'are'} left out.`]),
+    ...(behind === 0
+      ? []
+      : [`The load client fell behind in ${fixed(behind, 0)} of ${many(runs.length, 'run')}.`]),
+    `Data: \`bench/gpu/serving/results/${name}.json.br\`.`,
+  ].join(' ')
+}

@@ -1,0 +1,75 @@
+/** Section of docs/evidence/gpu.md on profiles: a served step beside the same shape in plain torch. */
+import { type CostProfile, stepUs } from '../cost/profile.ts'
+import { markdownTable } from '../report/markdown-table.ts'
+import { fixed, percent, whole } from '../report/numbers.ts'
+import type { StepFit } from './step-fit.ts'
+
+export interface ProfiledShape {
+  readonly served: CostProfile
+  readonly fit: StepFit
+  /** The same shape, timed without an engine; absent if it was not. */
+  readonly torch?: CostProfile
+  readonly bytesPerExpert?: number
+}
+
+/** A step for comparison: requests, the share of the experts that they activate, and tokens of context each. */
+const BATCH = 32
+const ACTIVE_SHARE = 0.6
+const CONTEXT = 512
+
+export function profileSection(shapes: readonly ProfiledShape[]): string[] {
+  if (shapes.length === 0) return []
+  return [
+    '## Profiles from a served engine',
+    `One engine alone on the GPU. The served profile is fitted to the steps that vLLM ran, with scheduler, sampling and host; the plain-torch profile times the layers as one CUDA graph without an engine. The last columns are a step of ${BATCH} requests with ${CONTEXT} tokens of context each that activates ${percent(ACTIVE_SHARE)} of the experts.`,
+    markdownTable(
+      [
+        'profile',
+        'from',
+        'µs per expert and layer',
+        'weights read, TB/s',
+        'µs per request',
+        'µs per step, fixed',
+        'host µs',
+        'fit error: median, p90',
+        'step ms',
+        'against torch',
+      ],
+      2,
+      shapes.flatMap(shape => [
+        profileRow(shape, shape.served),
+        ...(shape.torch === undefined ? [] : [profileRow(shape, shape.torch)]),
+      ]),
+    ),
+    ...(shapes.some(({ torch }) => torch !== undefined)
+      ? [
+          'The served and the plain-torch profile of a shape differ because they run different kernels (vLLM’s fused MoE kernel in CUDA graphs beside the grouped GEMM of `bench/gpu`), which shows in the time per expert, and because a served step also contains scheduling, sampling and output, which shows in the fixed time and the time per request.',
+        ]
+      : []),
+    `Files: ${shapes.map(({ served }) => `\`profiles/${served.name}.json\``).join(', ')}. Noise: the steps of a served profile vary around the modelled time as the recorded ones did.`,
+  ]
+}
+
+function profileRow({ served, fit, torch, bytesPerExpert }: ProfiledShape, profile: CostProfile): string[] {
+  const { decode, shape } = profile
+  const isServed = profile === served
+  const ms = stepMs(profile)
+  const against = isServed && torch !== undefined ? ms / stepMs(torch) - 1 : undefined
+  return [
+    profile.name,
+    isServed ? 'GPU-served' : 'plain torch',
+    fixed(decode.perActiveExpertUs, 2),
+    bytesPerExpert === undefined ? '·' : fixed(bytesPerExpert / decode.perActiveExpertUs / 1e6, 2),
+    fixed(decode.perRequestUs, 1),
+    whole(decode.baseUs + shape.layers * decode.perLayerUs),
+    decode.host === undefined ? 'not apart' : whole(decode.host.baseUs),
+    isServed ? `${percent(fit.error.median, 1)}, ${percent(fit.error.p90, 1)}` : 'see the file',
+    fixed(ms, 2),
+    against === undefined ? '·' : `${against > 0 ? '+' : ''}${percent(against)}`,
+  ]
+}
+
+function stepMs(profile: CostProfile): number {
+  const windows = profile.decode.windows?.map(({ tokens }) => BATCH * Math.min(CONTEXT, tokens))
+  return stepUs(profile, BATCH, ACTIVE_SHARE * profile.shape.experts, BATCH * CONTEXT, windows) / 1000
+}

@@ -1,0 +1,53 @@
+/** Reads the folder of results for the page: results, predictions, and profiles fitted to the results. */
+import { createHash } from 'node:crypto'
+import { readdir } from 'node:fs/promises'
+import { loadProfile, parseProfile, profileNames } from '../cost/profile-file.ts'
+import type { CostProfile } from '../cost/profile.ts'
+import type { GpuEvidence } from './gpu-page.ts'
+import { parsePrediction } from './prediction.ts'
+import type { HashedPrediction } from './prediction-section.ts'
+import type { ProfiledShape } from './profile-section.ts'
+import { parseServedResult, type ResultOf, type ServedResult } from './result-file.ts'
+import { resultText, writtenName } from './result-text.ts'
+import { servedProfile } from './served-profile.ts'
+
+/** Simulations, made before the runs or after them; the others are results. */
+const SIMULATED = /^(predicted|simulated)-.*\.json$/
+/** The profile that the predictions were made with. */
+const PREDICTED_WITH = 'served-profile.json'
+
+export async function readEvidence(folder: URL): Promise<GpuEvidence> {
+  const files = (await readdir(folder).catch(() => [])).filter(name => /\.json(\.br)?$/.test(name)).toSorted()
+  const results: ServedResult[] = []
+  const predictions = new Map<string, HashedPrediction>()
+  let predictedWith: CostProfile | undefined
+  for (const saved of files) {
+    const [file, text] = [writtenName(saved), await resultText(new URL(saved, folder))]
+    if (file === PREDICTED_WITH) predictedWith = parseProfile(file, text)
+    else if (SIMULATED.test(file)) {
+      const sha256 = createHash('sha256').update(text).digest('hex')
+      predictions.set(file, { prediction: parsePrediction(file, JSON.parse(text)), sha256 })
+    } else {
+      const result = parseServedResult(file, JSON.parse(text))
+      if (result !== undefined) results.push(result)
+    }
+  }
+  return { results, predictions, predictedWith, shapes: await shapesOf(results) }
+}
+
+/** Profiles of the engines that ran alone, beside those of the same shape in plain torch. */
+async function shapesOf(results: readonly ServedResult[]): Promise<ProfiledShape[]> {
+  const names = await profileNames()
+  const alone = results.filter(
+    (result): result is ResultOf<'profile'> =>
+      result.kind === 'profile' && (result.profile.engines ?? 1) === 1,
+  )
+  return Promise.all(
+    alone.map(async result => {
+      const name = `h200-${result.model.name}`
+      const torch: CostProfile | undefined = names.includes(name) ? await loadProfile(name) : undefined
+      const { profile: served, fit } = servedProfile(result, torch)
+      return { served, fit, torch, bytesPerExpert: result.model.bytesPerExpert }
+    }),
+  )
+}

@@ -1,0 +1,249 @@
+/** docs/evidence/gpu.md: the committed page, and what synthetic results make of it. */
+import { execFileSync } from 'node:child_process'
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterAll, describe, expect, it } from 'vitest'
+import { loadProfile } from '../src/cost/profile-file.ts'
+import { type GpuEvidence, gpuPage } from '../src/served/gpu-page.ts'
+import { parsePrediction } from '../src/served/prediction.ts'
+import { readEvidence } from '../src/served/read-evidence.ts'
+import { parseServedResult } from '../src/served/result-file.ts'
+import { resultText } from '../src/served/result-text.ts'
+import { profileText, servedProfile } from '../src/served/served-profile.ts'
+import { STEP_FIGURE, stepFigure } from '../src/served/step-section.ts'
+import { temporaryFolder } from './trace-support.ts'
+import { envelope, predictionOf, runOf, servedResult, stepsOf } from './served-support.ts'
+
+const root = new URL('../', import.meta.url)
+const results = new URL('bench/gpu/serving/results/', root)
+const docs = (name: string) => readFileSync(new URL(`docs/${name}`, root), 'utf8')
+const evidence = await readEvidence(results)
+
+describe('docs/evidence/gpu.md', () => {
+  it('is generated from the committed results: run `npm run build && npm run docs` if not', () => {
+    expect(docs('evidence/gpu.md')).toBe(gpuPage(evidence))
+  })
+
+  it('has its figure exactly if steps were recorded', () => {
+    const figure = stepFigure(evidence.results)
+    const file = new URL(`docs/pictures/${STEP_FIGURE}`, root)
+    expect(existsSync(file) ? readFileSync(file, 'utf8') : undefined).toBe(figure)
+  })
+
+  it('has the profiles of its results in profiles/: run `node scripts/served-profile.mjs RESULT` if not', () => {
+    for (const { served } of evidence.shapes)
+      expect(readFileSync(new URL(`profiles/${served.name}.json`, root), 'utf8')).toBe(profileText(served))
+    const committed = readdirSync(new URL('profiles/', root)).filter(name => name.startsWith('h200-served-'))
+    expect(committed.toSorted()).toEqual(
+      evidence.shapes.map(({ served }) => `${served.name}.json`).toSorted(),
+    )
+  })
+
+  it('has results without absolute paths', async () => {
+    for (const name of existsSync(results) ? readdirSync(results) : [])
+      expect(await resultText(new URL(name, results))).not.toMatch(/"\/(?!v1)[\w.-]+\/|[A-Z]:\\/)
+  })
+})
+
+describe('scripts/served-profile.mjs', () => {
+  const folder = temporaryFolder()
+  afterAll(() => folder.remove())
+  const script = fileURLToPath(new URL('scripts/served-profile.mjs', root))
+  const run = (...args: string[]) =>
+    execFileSync(process.execPath, [script, ...args], { encoding: 'utf8', stdio: 'pipe' })
+  const steps = stepsOf((batch, experts) => Math.max(3_000, 500 + 5 * batch + 60 * experts), { noise: 0.02 })
+  const save = (change: object = {}) => {
+    const file = join(folder.path, 'profile-wide.json')
+    writeFileSync(
+      file,
+      JSON.stringify({ ...envelope('profile', 'profile-wide', { profile: { steps } }), ...change }),
+    )
+    return file
+  }
+
+  it('writes a profile that simulations can load', async () => {
+    const out = join(folder.path, 'served.json')
+    expect(run(save(), '--base', 'h200-first', '--out', out)).toMatch(
+      /^h200-served-wide: 3000 steps, error 0\.\d % median, .* bound by the host\n$/,
+    )
+    expect((await loadProfile(out)).decode.host).toMatchObject({ overlaps: true })
+  })
+
+  it('takes the result of a rehearsal only if asked to', () => {
+    const dry = save({ status: 'dry' })
+    const args = [dry, '--base', 'h200-first', '--out', join(folder.path, 'dry.json')]
+    expect(() => run(...args)).toThrow('status')
+    expect(run(...args, '--dry')).toContain('3000 steps')
+    expect(() => run(dry, '--dry')).toThrow('--dry needs --out')
+  })
+})
+
+/** A page of these results. */
+function pageOf(values: readonly Record<string, unknown>[], more: Partial<GpuEvidence> = {}): string {
+  const read = values.map(value => parseServedResult(`${String(value['name'])}.json`, value)!)
+  return gpuPage({ results: read, predictions: new Map(), shapes: [], ...more })
+}
+
+const headings = (page: string) => [...page.matchAll(/^## (.*)$/gm)].map(([, title]) => title)
+const prediction = (change: number) => ({
+  prediction: parsePrediction('predicted.json', predictionOf(change)),
+  sha256: 'abc',
+})
+const predicted = (change: number, sha256 = 'abc') =>
+  pageOf([servedResult({ prediction: { file: 'predicted.json', sha256 } })], {
+    predictions: new Map([['predicted.json', prediction(change)]]),
+  })
+
+describe('the page of results', () => {
+  it('says that there are none', () => {
+    const page = pageOf([])
+    expect(headings(page)).toEqual(['Repeat it'])
+    expect(page).toContain('No result with its full conditions is in the repository yet.')
+  })
+
+  it('leaves out what was not measured', () => {
+    expect(headings(pageOf([servedResult()]))).toEqual([
+      'Conditions',
+      'The widened model',
+      'TPOT by policy, GPU-served',
+      'Repeat it',
+    ])
+  })
+
+  it('has changes against jsq with their intervals, and the counts behind them', () => {
+    const page = pageOf([servedResult()])
+    // Changes of −11, −10 and −9 %: mean −10, interval 4.303 · 1/√3.
+    expect(page).toMatch(/\| eldr \| 12\.61 \| −10\.0\s±\s2\.5\s% \|/)
+    expect(page).toContain('**eldr −10.0')
+    expect(page).toContain('3 rounds, 1,800 counted requests, none failed')
+    expect(page).toContain('| −9.5\u00a0% |') // experts at equal batch: 38 beside 42
+    expect(page).not.toContain('fell behind')
+  })
+
+  it('names runs that failed and clients that fell behind', () => {
+    const runs = [
+      { ...runOf('jsq', 0, 13, 42), client: { keptUp: false } },
+      { policy: 'eldr', round: 0, failed: 'gateway not ready' },
+    ]
+    const page = pageOf([servedResult({ runs })])
+    expect(page).toContain('1 run failed and is left out.')
+    expect(page).toContain('The load client fell behind in 1 of 1 run.')
+  })
+
+  it('compares served changes with predicted ones, in points', () => {
+    const page = predicted(-0.12)
+    expect(page).toContain('**2 of 2 changes of TPOT are within 3 points of the served ones**')
+    expect(page).toMatch(/\| eldr \| TPOT p50 \| −10\.0\s±\s2\.5\s% \| −12\.0\s±\s0\.0\s% \| −2\.0 \|/)
+    expect(predicted(-0.2)).toContain('**0 of 2 changes of TPOT are within 3 points')
+  })
+
+  it('keeps the prediction beside what was simulated afterwards', () => {
+    const page = pageOf([servedResult({ prediction: { file: 'predicted.json', sha256: 'abc' } })], {
+      predictions: new Map([
+        ['predicted.json', prediction(-0.2)],
+        ['simulated-served-k4-b10.json', prediction(-0.11)],
+      ]),
+    })
+    expect(page).toMatch(
+      /\*\*Predicted before the runs\.\*\* .* \*\*0 of 2 changes of TPOT are within 3 points/,
+    )
+    expect(page).toMatch(/\*\*Simulated afterwards, .*\*\*2 of 2 changes of TPOT are within 3 points/)
+    expect(page).toMatch(/\| −20\.0\s±\s0\.0\s% \| −10\.0 \| −11\.0\s±\s0\.0\s% \| −1\.0 \|/)
+    expect(predicted(-0.12)).not.toContain('afterwards')
+  })
+
+  it('refuses a prediction that was changed afterwards, or is missing', () => {
+    expect(() => predicted(-0.1, 'def')).toThrow('its prediction predicted.json has changed since it ran')
+    const missing = servedResult({ prediction: { file: 'predicted.json', sha256: 'abc' } })
+    expect(() => pageOf([missing])).toThrow('its prediction predicted.json is missing')
+  })
+
+  it('has the line of step time over experts, and the bandwidth that it means', () => {
+    const steps = stepsOf((_, experts) => 500 + 60 * experts)
+    const values = [envelope('profile', 'profile-wide', { profile: { steps } })]
+    const page = pageOf(values)
+    // 6 layers of 47.2 MB in 60 µs
+    expect(page).toMatch(
+      /\| one engine alone \| 3,000 steps \| 0\.0600 ± 0\.0000 \| 0\.50 \| none \| 1\.00 \| 4\.72 \|/,
+    )
+    const figure = stepFigure(values.map(value => parseServedResult('profile-wide.json', value)!))!
+    expect(figure).toMatch(/^<svg xmlns=/)
+    expect(figure).toContain('one engine alone: 0.060 ms per expert.')
+    expect(figure).toContain('class="dots"')
+    expect(figure.length).toBeLessThan(100_000)
+  })
+
+  it('says how engines share the GPU, from their own experts and those of all', () => {
+    const page = (ownSlope: number) => {
+      const runs = [0, 1, 2].flatMap(round =>
+        ['jsq', 'eldr'].map((policy, at) => {
+          const mean = 36 + 2 * round + 3 * at
+          const experts = Array.from({ length: 40 }, (_, i) => mean + (i % 9) - 4)
+          const ms = experts.map(own => 2 + 0.24 * mean + ownSlope * (own - mean))
+          return { ...runOf(policy, round, 2 + 0.24 * mean, mean), steps: { ms, experts, batch: experts } }
+        }),
+      )
+      return pageOf([servedResult({ runs })])
+    }
+    expect(page(0.06)).toContain(
+      'a share of 0.25. Taking turns layer by layer gives 0.25, equal bandwidth 1.00: they take turns',
+    )
+    expect(page(0.24)).toContain(
+      'a share of 1.00. Taking turns layer by layer gives 0.25, equal bandwidth 1.00: they share bandwidth',
+    )
+    expect(page(0.06)).toMatch(
+      /\| 4 engines \| 6 runs \| 0\.2400 ± 0\.0000 \| 2\.00 \| none \| 1\.00 \| 4\.72 \|/,
+    )
+  })
+
+  it('shows a served profile beside the one in plain torch', async () => {
+    const torch = await loadProfile('h200-qwen3-30b-a3b')
+    const steps = stepsOf((batch, experts) => 5_000 + 10 * batch + 160 * experts)
+    const value = envelope('profile', 'profile-qwen3-30b-a3b', { profile: { steps } })
+    const result = parseServedResult('profile-qwen3-30b-a3b.json', value)!
+    if (result.kind !== 'profile') throw new Error(result.kind)
+    const { profile: served, fit } = servedProfile(result, torch)
+    const page = pageOf([], { shapes: [{ served, fit, torch }] })
+    expect(page).toContain('| h200-served-qwen3-30b-a3b | GPU-served |')
+    expect(page).toContain('| h200-qwen3-30b-a3b | plain torch |')
+  })
+
+  it('has the cost of capture as differences of pairs', () => {
+    const cells = [{ promptTokens: 512, concurrency: 1, withMs: [11, 12, 13], withoutMs: [10, 11.5, 12.5] }]
+    const throughput = [{ promptTokens: 512, concurrency: 16, withPerSecond: 92.5, withoutPerSecond: 94.1 }]
+    const page = pageOf([envelope('capture-cost', 'capture-cost', { captureCost: { cells, throughput } })])
+    // Differences 1, 0.5 and 0.5: median 0.5, mean 0.67, interval 4.303 · 0.2887/√3.
+    expect(page).toContain('| tiny6-wide, 6 × 64 | 512 | 3 | 11.50 | +0.50 | +0.67 ± 0.72 |')
+    expect(page).toContain('The target of 0.3 ms is missed.')
+    expect(page).toContain(
+      '16 requests of 512 tokens at once: 92.5 requests per second with capture, 94.1 without.',
+    )
+  })
+
+  it('has choices that differ from vLLM’s own, texts over NIXL, and what was run', () => {
+    const captureExact = {
+      cases: [
+        {
+          name: 'compiled, CUDA graphs',
+          promptChoices: 189_888,
+          promptDiffering: 0,
+          decodeChoices: 21_504,
+          decodeDiffering: 3,
+          against: 'vLLM’s routed experts',
+        },
+      ],
+      pd: { prompts: 40, equalTexts: 40, coldEqual: 36, signaturesRejected: 0, ticketsLeft: 1 },
+    }
+    const features = [{ feature: 'prefix caching', verdict: 'run', note: 'Counts stay exact.' }]
+    const page = pageOf([
+      envelope('capture-exact', 'capture-exact', { captureExact }),
+      envelope('features', 'features', { features }),
+    ])
+    expect(page).toContain('| 0 of 189,888 | · | 3 of 21,504 | · |')
+    expect(page).toContain(
+      'in 40 of 40. On the first, cold pass: 36 of 40. 0 signatures rejected. 1 ticket left.',
+    )
+    expect(page).toContain('| prefix caching | run | vLLM 0.26.0 | Counts stay exact. |')
+  })
+})
