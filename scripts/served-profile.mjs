@@ -1,8 +1,9 @@
 // Fits a cost profile to the recorded steps of a served engine (kind `profile` of bench/gpu/serving):
-//   npm run build && node scripts/served-profile.mjs RESULT.json[.br] [--base NAME] [--out FILE] [--dry] [--dist FOLDER]
-// --base: shipped profile, or a path, whose prefill and KV cache are taken if the result has none. Without --out
-// the profile is written to profiles/ under its own name. --dry accepts the result of a rehearsal without a GPU,
-// and needs --out. --dist: the built project (default: that of this checkout).
+//   npm run build
+//   node scripts/served-profile.mjs RESULT.json[.br] [--base NAME] [--out FILE] [--dry] [--dist FOLDER]
+// --base: shipped profile, or a path, whose prefill and KV cache are taken if the result has none. Without
+// --out the profile is written to profiles/ under its own name. --dry accepts the result of a rehearsal
+// without a GPU, and needs --out. --dist: the built project (default: that of this checkout).
 import { writeFileSync } from 'node:fs'
 import { basename, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'

@@ -68,7 +68,9 @@ export interface HostCost {
 export interface DeviceSharing {
   /** They take turns layer by layer, or all get the same bandwidth. */
   readonly by: 'layer' | 'bandwidth'
-  /** Equal device parts that run at full speed together. 1: one alone uses the whole device; 1.25: 80 % of it. */
+  /**
+   * Equal device parts that run at full speed together. 1: one alone uses the whole device; 1.25: 80 % of it.
+   */
   readonly capacity: number
 }
 
@@ -109,8 +111,8 @@ export interface KvCost {
 
 /**
  * A step of an engine alone on its device, without noise. `active`: distinct experts that the step fires,
- * mean over the profile's layers. `contextTokens`: summed over the batch. `windowedTokens`: for each window of
- * the profile, Σ min(context, tokens) over the batch, which cannot be derived from the sum of contexts.
+ * mean over the profile's layers. `contextTokens`: summed over the batch. `windowedTokens`: for each window
+ * of the profile, Σ min(context, tokens) over the batch, which cannot be derived from the sum of contexts.
  */
 export function stepUs(
   profile: CostProfile,

@@ -1,6 +1,6 @@
 /**
- * Least absolute deviations for a few columns: like a median, such a fit does not follow a few values that are
- * far off, however far. Coefficients are not negative.
+ * Least absolute deviations for a few columns: like a median, such a fit does not follow a few values that
+ * are far off, however far. Coefficients are not negative.
  */
 import { leastSquares, nonNegativeLeastSquares } from './least-squares.ts'
 

@@ -7,7 +7,8 @@ const ones = (count: number) => new Float64Array(count).fill(1)
 
 describe('least squares', () => {
   it('gives the line, errors and r² of a case computed by hand', () => {
-    // x = 0…3, y = 1, 2, 2, 5: slope 6/5 = 1.2, intercept 0.7, residuals 0.3 0.1 −1.1 0.7 (Σ² = 1.8), Σ(y−ȳ)² = 9.
+    // x = 0…3, y = 1, 2, 2, 5: slope 6/5 = 1.2, intercept 0.7, residuals 0.3 0.1 −1.1 0.7,
+    // Σ² = 1.8, Σ(y−ȳ)² = 9.
     const fit = leastSquares([ones(4), [0, 1, 2, 3]], [1, 2, 2, 5])
     expect(fit.coefficients[0]).toBeCloseTo(0.7, 12)
     expect(fit.coefficients[1]).toBeCloseTo(1.2, 12)

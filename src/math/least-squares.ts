@@ -62,7 +62,9 @@ function spread(fit: LinearFit, kept: readonly number[], width: number): LinearF
   return { ...fit, coefficients, errors }
 }
 
-/** Makes column k zero below its diagonal, and applies the same reflection to what is right of it and to y. */
+/**
+ * Makes column k zero below its diagonal, and applies the same reflection to what is right of it and to y.
+ */
 function reflect(columns: readonly Float64Array[], y: Float64Array, k: number): void {
   const pivot = columns[k]!
   const count = pivot.length

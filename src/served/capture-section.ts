@@ -88,7 +88,7 @@ export function captureExactSection(results: readonly ResultOf<'capture-exact'>[
     ]),
   )
   return [
-    '## Capture is compared with vLLM’s own, GPU-served',
+    '## Capture compared with vLLM’s own, GPU-served',
     ...(cases.length === 0
       ? []
       : [

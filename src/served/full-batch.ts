@@ -1,8 +1,8 @@
 /**
- * Steps of a profile that are decode and nothing else. The load of a profile is a closed loop on one engine: when
- * a request ends, the next one's prefill runs on that same engine. Steps are planned one ahead, so a decode step
- * before a prefill ends late by the prefill's time. Such steps have less than the full batch; a decode engine
- * whose prompts come from another one has none of them.
+ * Steps of a profile that are decode and nothing else. The load of a profile is a closed loop on one engine:
+ * when a request ends, the next one's prefill runs on that same engine. Steps are planned one ahead, so a
+ * decode step before a prefill ends late by the prefill's time. Such steps have less than the full batch; a
+ * decode engine whose prompts come from another one has none of them.
  */
 import type { ResultOf, ServedSteps } from './result-file.ts'
 

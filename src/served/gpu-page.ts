@@ -63,7 +63,10 @@ function intro(results: readonly ServedResult[], served: readonly ServedExperime
   return [scope, `TPOT against jsq, ${loadInWords(first)}: **${gains.join('; ')}**.`]
 }
 
-/** Results of one run of the program share their conditions but for the commit; each different set is listed once. */
+/**
+ * Results of one run of the program share their conditions but for the commit; each different set is listed
+ * once.
+ */
 function conditionsSection(results: readonly ServedResult[]): string[] {
   const sets = new Map<string, ServedResult[]>()
   for (const result of results) {

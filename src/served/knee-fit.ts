@@ -1,4 +1,6 @@
-/** A line, or a level that turns into a line: the time of a step over its experts where the host may hide it. */
+/**
+ * A line, or a level that turns into a line: the time of a step over its experts where the host may hide it.
+ */
 import { leastSquares } from '../math/least-squares.ts'
 import { fitSteps } from './step-fit.ts'
 

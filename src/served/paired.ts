@@ -63,7 +63,10 @@ export function expertsAtEqualBatch(runs: readonly ServedRun[], policy: string):
   return weights === 0 ? undefined : sum / weights
 }
 
-/** Steps and the sum of their experts by batch size: of all steps if they were counted, or of the recorded ones. */
+/**
+ * Steps and the sum of their experts by batch size: of all steps if they were counted, or of the recorded
+ * ones.
+ */
 function byBatch(runs: readonly ServedRun[], policy: string): Map<number, BatchSum> {
   const sums = new Map<number, BatchSum>()
   const add = (batch: number, count: number, experts: number) => {

@@ -1,6 +1,6 @@
 /**
- * Section of docs/evidence/gpu.md that compares served changes with simulated ones: predictions that were written
- * before the policies ran, and simulations made afterwards with the profile as it is fitted now.
+ * Section of docs/evidence/gpu.md that compares served changes with simulated ones: predictions that were
+ * written before the policies ran, and simulations made afterwards with the profile as it is fitted now.
  */
 import type { CostProfile } from '../cost/profile.ts'
 import { cellText } from '../report/exhibit-cells.ts'

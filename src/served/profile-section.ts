@@ -12,7 +12,9 @@ export interface ProfiledShape {
   readonly bytesPerExpert?: number
 }
 
-/** A step for comparison: requests, the share of the experts that they activate, and tokens of context each. */
+/**
+ * A step for comparison: requests, the share of the experts that they activate, and tokens of context each.
+ */
 const BATCH = 32
 const ACTIVE_SHARE = 0.6
 const CONTEXT = 512

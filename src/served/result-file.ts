@@ -212,8 +212,8 @@ export type ServedRun = z.infer<typeof run>
 const KINDS: ReadonlySet<unknown> = new Set(schema.options.map(({ shape }) => shape.kind.value))
 
 /**
- * Throws with the file and the field that is wrong. Undefined for kinds of results that are not used here, such
- * as those of a preparation.
+ * Throws with the file and the field that is wrong. Undefined for kinds of results that are not used here,
+ * such as those of a preparation.
  */
 export function parseServedResult(file: string, value: unknown): ServedResult | undefined {
   const { format, kind } = Object(value) as { format?: unknown; kind?: unknown }

@@ -1,7 +1,8 @@
 /**
  * Fits the decode part of a cost profile to recorded steps of one engine alone on its device. Two forms are
- * tried: linear (all time is the device's), and the longer of a constant host part and a device part. The second
- * is taken only if it is clearly closer: on steps that are never short of experts the host cannot be seen.
+ * tried: linear (all time is the device's), and the longer of a constant host part and a device part. The
+ * second is taken only if it is clearly closer: on steps that are never short of experts the host cannot be
+ * seen.
  *
  * Both are fits of least absolute deviations: like a median, they do not follow the few steps in which the
  * engine paused, however long these were.
@@ -21,7 +22,9 @@ export interface StepFit {
   readonly steps: number
 }
 
-/** The host part must explain this share of the absolute error that the linear form leaves in the usual steps. */
+/**
+ * The host part must explain this share of the absolute error that the linear form leaves in the usual steps.
+ */
 const CLEARLY = 0.2
 /** Share of the steps, those with the smallest deviations, that count for that: no form explains pauses. */
 const USUAL = 0.75

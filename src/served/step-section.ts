@@ -59,9 +59,9 @@ export function stepSection(results: readonly ServedResult[], alone?: CostProfil
 }
 
 /**
- * Engines that take turns wait for the experts of all; engines with equal bandwidth pay for their own alone, K
- * times. So the effect of an engine's own experts within a run, divided by that of all engines' experts, is 1/K
- * or 1.
+ * Engines that take turns wait for the experts of all; engines with equal bandwidth pay for their own alone,
+ * K times. So the effect of an engine's own experts within a run, divided by that of all engines' experts, is
+ * 1/K or 1.
  */
 function sharingInWords({ engines, fit, own }: StepGroup): string[] {
   if (own === undefined) return []
@@ -132,7 +132,9 @@ function linesOf(
   ]
 }
 
-/** One engine alone first, then several, in ascending number; of the model that the policies were run with. */
+/**
+ * One engine alone first, then several, in ascending number; of the model that the policies were run with.
+ */
 function stepGroups(results: readonly ServedResult[]): StepGroup[] {
   const served = results.filter((result): result is ResultOf<'served'> => result.kind === 'served')
   const shape = [...served, ...results][0]?.model.name

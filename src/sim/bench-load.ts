@@ -70,7 +70,8 @@ export function benchRun(load: BenchLoad, arrivals: ArrivalSpec, replay: Replay,
         source: list.file,
         timesUs,
         promptTokens: at(rows.map(row => replay.promptTokens[row]!)),
-        outputTokens: at(list.outputTokens).map(tokens => tokens + 1), // a workload counts prefill's token too
+        // A workload counts prefill's token too.
+        outputTokens: at(list.outputTokens).map(tokens => tokens + 1),
       },
     },
     requests: times.length,

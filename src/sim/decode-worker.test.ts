@@ -26,7 +26,11 @@ const replay = replayOf({
   steps: rowSteps,
   promptTokens: rowPrompts,
 })
-const profiles = await Promise.all((await profileNames()).map(loadProfile))
+/** Shipped profiles without noise and host part, whose step times are the formula's alone. */
+const profiles = (await Promise.all((await profileNames()).map(loadProfile))).map(profile => ({
+  ...profile,
+  decode: { ...profile.decode, noise: undefined, host: undefined },
+}))
 
 /** Step time by the profile's formula, for requests of these contexts. */
 function writtenOutUs({ shape, decode }: CostProfile, active: number, contexts: readonly number[]): number {

@@ -1,6 +1,6 @@
 /**
- * A device that several engines share. A piece of work (the device's part of a step) is given as the time that
- * it takes alone; pieces at once slow each other, by one of two rules:
+ * A device that several engines share. A piece of work (the device's part of a step) is given as the time
+ * that it takes alone; pieces at once slow each other, by one of two rules:
  *
  * - `layer`: engines take turns layer by layer, as kernels that each fill the GPU do. In a turn every piece
  *   advances by one layer, so all advance by the same share of themselves: with works wᵢ a piece takes Σw. An

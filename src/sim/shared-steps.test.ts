@@ -91,8 +91,9 @@ describe('decode workers that share a device', () => {
   })
 
   it('use the device while another is in its host part', () => {
-    // Worker 0: host 0–300, device from 300, alone until 400 (100 done), shared until its 900 more take 1,800.
-    // Worker 1: host 100–400, device from 400; at 2,200 it has done 900, then 100 alone while worker 0's host runs.
+    // Worker 0: host 0–300, device from 300, alone until 400 (100 done), shared until its 900 more take
+    // 1,800. Worker 1: host 100–400, device from 400; at 2,200 it has done 900, then 100 alone while worker
+    // 0's host runs.
     const profile = withHost(flat, { baseUs: 300, perRequestUs: 0, overlaps: false })
     const { steps } = run(profile, '2D/2', { timesUs: [0, 100] })
     expect(steps.map(({ decoder }) => decoder)).toEqual([0, 1, 0, 1])

@@ -1,6 +1,6 @@
 /**
- * Decode steps of engines that share devices. Each engine has its own host part of a step; the device parts of
- * the engines on one device slow each other (`SharedDevice`). If the parts overlap, both begin with the
+ * Decode steps of engines that share devices. Each engine has its own host part of a step; the device parts
+ * of the engines on one device slow each other (`SharedDevice`). If the parts overlap, both begin with the
  * step, which ends with the later one; otherwise the device's part follows the host's. A step is at most two
  * events of its own, and each event costs a pass over the engines of one device.
  */

@@ -1,7 +1,7 @@
 /**
  * Clusters as text: `8P16D` is 8 prefill and 16 decode workers, `16D` decode workers alone (requests arrive
- * with prefill done), `2P8D×EP4` (or xEP4) decode workers of 4 GPUs each that share the experts, `8D/4` decode
- * workers of which 4 share a GPU's bandwidth.
+ * with prefill done), `2P8D×EP4` (or xEP4) decode workers of 4 GPUs each that share the experts, `8D/4`
+ * decode workers of which 4 share a GPU's bandwidth.
  */
 import { EldrError } from '../errors.ts'
 import { quoted } from '../trace/quoted.ts'

@@ -1,6 +1,6 @@
 // Runs a load with the load client of the built project and writes its figures and the times of every counted
-// request: node load.mjs DIST OUT.json FLAGS, with the flags of `eldr bench` as JSON. `eldr bench --json` has the
-// figures alone.
+// request: node load.mjs DIST OUT.json FLAGS, with the flags of `eldr bench` as JSON. `eldr bench --json` has
+// the figures alone.
 import { writeFileSync } from 'node:fs'
 import { pathToFileURL } from 'node:url'
 import { join, resolve } from 'node:path'

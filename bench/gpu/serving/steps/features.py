@@ -19,7 +19,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-
 from lab import prompts
 from lab.engines import Engine, eldr
 from lab.legs import WANTED, Client

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from lab.engines import NARROW, Engine, both, command_of, environment_of, flags_of
 from lab.servers import Processes, ServerFailed, free_ports, key_of, total, wait_ready
 from staging.paths import Stage

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from eldr_inside import widen
-
 from lab.models import model_folder
 from staging.paths import Stage
 
