@@ -46,7 +46,8 @@ const router = new Router({ registry, decisions, prefillPolicy: control.prefillP
 control.drive(router)
 const { layers, experts, topK } = read.artifact.about
 const counts = Uint16Array.from({ length: layers * experts }, (_, c) => (c % experts < 2 * topK ? 50 : 0))
-const handoff = { counts: { v: 1, layers, experts, top_k: topK, tokens: 100, covered: 100, shift: 0, counts: Buffer.from(counts.buffer).toString('base64') } }
+const eldr = { v: 1, layers, experts, top_k: topK, tokens: 100, covered: 100, shift: 0, counts: Buffer.from(counts.buffer).toString('base64') }
+const handoff = { counts: Buffer.from(JSON.stringify(eldr)) }
 const live = []
 const decide = () => {
   live.push(router.toDecode('r', handoff, 100, new Set()))

@@ -60,11 +60,14 @@ describe('in an outage', () => {
     for (const decode of cluster.decodes) decode.fail({ kind: 'status', status: 503 })
     for (let n = 0; n < 60; n++) expect((await ask()).status).toBe(502)
     await tickets.settled()
-    const tries = sum(cluster.decodes, 'decode')
-    expect(tries - 60).toBe(await metric(cluster, 'eldr_retries_total'))
+    const retries = await metric(cluster, 'eldr_retries_total')
     // A fifth of the requests, plus the ten that the budget starts with.
-    expect(tries).toBeGreaterThan(60)
-    expect(tries).toBeLessThanOrEqual(60 + 10 + 0.2 * 60)
+    expect(retries).toBeGreaterThan(0)
+    expect(retries).toBeLessThanOrEqual(10 + 0.2 * 60)
+    // With each retry, at most one other worker is asked to release the refused hand-off.
+    const tries = sum(cluster.decodes, 'decode')
+    expect(tries).toBeGreaterThanOrEqual(60 + retries)
+    expect(tries).toBeLessThanOrEqual(60 + 2 * retries)
   })
 
   it('of all decode workers, no prompt is prefilled', async () => {

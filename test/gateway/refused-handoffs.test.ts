@@ -1,6 +1,7 @@
 /**
  * A decode worker that refuses before its engine has the hand-off may not free it. It is never used again,
- * because vLLM may have freed the blocks, and it is released, because vLLM may have kept them.
+ * because vLLM may have freed the blocks, and it is released together with the retry, because vLLM may have
+ * kept them.
  */
 import { afterEach, describe, expect, it } from 'vitest'
 import type { Fault } from '../fake-worker/index.ts'
@@ -42,13 +43,11 @@ describe.each([429, 503])('a hand-off that a decode worker refuses with %i', sta
     expect(decodes()).toEqual([1, 2])
   })
 
-  it('is released if there is no attempt left', async () => {
+  it('stays until its lease ends if there is no retry', async () => {
     await start(2, { kind: 'status', status }, 0)
     expect((await ask()).status).toBe(status === 429 ? 429 : 502)
-    await releases(1)
     await tickets.settled()
-    expect(reads()).toEqual([1])
-    expect(decodes()).toEqual([1, 1])
+    expect([reads(), decodes(), await released()]).toEqual([[0], [0, 1], 0])
   })
 
   it('stays until its lease ends if there is no other decode worker', async () => {

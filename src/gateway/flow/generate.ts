@@ -51,7 +51,13 @@ async function onTwoWorkers(ctx: FlowContext, generation: Generation): Promise<O
   let unused: HandedOff | undefined
   /** The decode worker, if the engine wants it chosen before prefill. */
   let bound: DecodePlacement | undefined
+  /** A hand-off that the last decode worker refused, and may still hold. */
+  let refused: HandedOff | undefined
   const attempt = async (number: number): Promise<Tried<Outcome>> => {
+    // Together with a retry, so that its budget limits these requests too: if all decode workers refuse, they
+    // would only add load.
+    if (refused !== undefined) releaseHandoff(ctx, generation, refused, excluded, bound?.worker)
+    refused = undefined
     if (exchange.stopped !== undefined) return done(stoppedOutcome(exchange))
     // Without a decode worker there is no point in prefilling.
     if (!(await ctx.placement.any('decode', excluded))) throw noWorker('decode')
@@ -81,8 +87,8 @@ async function onTwoWorkers(ctx: FlowContext, generation: Generation): Promise<O
     if (end.kind !== 'failed' || end.begun) return done(outcomeOf(exchange, end))
     if (left !== 'missed' || (await hasOther(ctx, placement, excluded)))
       exclude(excluded, placement.worker, end.failure.kind)
-    if (left === 'refused') releaseHandoff(ctx, generation, prefilled, excluded, bound?.worker)
-    // It is being released, or only the worker that failed could use it.
+    if (left === 'refused') refused = prefilled
+    // Not to be used again, or only the worker that failed could use it.
     if (left === 'refused' || bound !== undefined) unused = undefined
     return failed('decode', end.failure.kind, excluded, refusalOf('decode', end))
   }
