@@ -94,8 +94,9 @@ class Recorder:
 
 
 def install(path: str) -> None:
-    from eldr_vllm.metrics import Tally
     from vllm.v1.core.sched.scheduler import Scheduler
+
+    from eldr_vllm.metrics import Tally
 
     if getattr(Scheduler, "_eldr_recorder", None) is not None:
         return
