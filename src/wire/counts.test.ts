@@ -206,7 +206,7 @@ describe('reading a hand-off', () => {
     expect(counts.buffer.byteLength).toBe(6)
   })
 
-  it('reads and checks 48 layers of 128 experts faster than a loop that only reads and adds them', () => {
+  it('reads and checks 48 layers of 128 experts twice as fast as a loop that only reads and adds them', () => {
     const layer = Array.from({ length: 128 }, (_, e) => e)
     const shape = { layers: 48, experts: 128, topK: 8, minCovered: 0.5, tokens: 1016, covered: 1016 }
     const object = encodeCounts({ ...shape, counts: Array.from({ length: 48 }, () => layer).flat() })
@@ -232,6 +232,6 @@ describe('reading a hand-off', () => {
     expect(calls.filter(({ result }) => 'reject' in result)).toEqual([])
     expect(loops[0]!.result).toBe(48 * ((128 * 127) / 2))
     const best = (runs: readonly { us: number }[]) => Math.min(...runs.map(({ us }) => us))
-    expect(best(calls)).toBeLessThan(best(loops))
+    expect(best(calls)).toBeLessThan(best(loops) / 2)
   })
 })

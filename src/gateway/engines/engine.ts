@@ -63,7 +63,8 @@ export interface DecodeEnd {
 
 /**
  * `unseen`: no worker has seen it, so the next attempt may use it.
- * `refused`: a worker has seen it and may not have freed it. It is released, and not used again.
+ * `refused`: a worker has seen it and may not have freed it. It is not used again. It is released if the
+ * client has its response or the request is retried.
  * `missed`: a worker may have failed because it did not find it. The next attempt needs another hand-off, and
  * may use the same worker.
  * `used`: nothing is left to free.

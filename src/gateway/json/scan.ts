@@ -125,7 +125,7 @@ const SCALAR = /^(?:true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)
 
 /** `at`: the opening quote. Returns the offset after the closing one, or −1. */
 function endOfString(bytes: Buffer, at: number, to: number): number {
-  // Names and other short strings end before a call of `indexOf` would have begun to pay.
+  // For names and other short strings a loop is cheaper than a call of `indexOf`.
   const near = Math.min(to, at + SHORT_BYTES)
   for (let i = at + 1; i < near; i++) {
     const byte = bytes[i]!
@@ -150,7 +150,7 @@ const names: { readonly bytes: Uint8Array; readonly name: string }[] = Array.fro
   name: '',
 }))
 
-/** `start` and `end`: the quotes around the name. */
+/** `start`: the opening quote. `end`: the offset after the closing one. */
 function nameAt(bytes: Buffer, start: number, end: number): string | undefined {
   const length = end - start - 2
   if (length > SHORT_BYTES) return decoded(bytes, start, end)

@@ -20,7 +20,7 @@ export function createLog(
 
 let [second, secondText] = [-1, '']
 
-/** `,"time":"…"` as pino's isoTime gives it; the text of the running second is kept: half of the cost. */
+/** `,"time":"…"` as pino's isoTime writes it. The date is formatted once per second, not per line. */
 function isoTime(): string {
   const nowMs = Date.now()
   const nowSecond = Math.floor(nowMs / 1000)
