@@ -8,6 +8,7 @@
 //
 // --against DIR adds the column `before`: another build, measured in the same rounds, with the 95 % interval
 // of the ratio.
+// --starts 10: processes of the same build differ by 3 %, so a ratio needs several starts of both builds.
 // --repeat 3, --count-ms 2500, --warm-up-ms 1000 (of the client, before each round), --dist DIR (another
 // build of the product), --priority 10 (above other programs; needs root)
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -34,6 +35,7 @@ const { values: options } = parseArgs({
     rows: { type: 'string' },
     columns: { type: 'string' },
     repeat: { type: 'string' },
+    starts: { type: 'string', default: '1' },
     'count-ms': { type: 'string' },
     'warm-up-ms': { type: 'string', default: '1000' },
     priority: { type: 'string' },
@@ -44,6 +46,7 @@ const { values: options } = parseArgs({
 const SEED = 1
 const dist = resolve(options.dist)
 const repeat = Number(options.repeat ?? (options.quick ? 1 : 3))
+const starts = Number(options.starts)
 const times = {
   warmUpMs: Number(options['warm-up-ms']),
   countMs: Number(options['count-ms'] ?? (options.quick ? 1000 : 2500)),
@@ -111,20 +114,23 @@ async function round(row, workers, running) {
 
 const results = {}
 for (const row of rows) {
-  const workers = await startWorkers(row, times)
-  const running = await startAll(row, workers)
-  await workers.pace(row.gapMs ?? 0)
   results[row.name] = []
-  for (let n = 0; n < repeat; n++) {
-    progress(`${row.title}: round ${n + 1} of ${repeat}`)
-    results[row.name].push(await round(row, workers, running))
+  for (let start = 1; start <= starts; start++) {
+    const workers = await startWorkers(row, times)
+    const running = await startAll(row, workers)
+    await workers.pace(row.gapMs ?? 0)
+    for (let n = 1; n <= repeat; n++) {
+      progress(`${row.title}: start ${start} of ${starts}, round ${n} of ${repeat}`)
+      results[row.name].push({ start, ...(await round(row, workers, running)) })
+    }
+    await Promise.all([...Object.values(running), workers].map(({ stop }) => stop()))
   }
-  await Promise.all([...Object.values(running), workers].map(({ stop }) => stop()))
 }
 
 const columns = asked.filter(({ name }) => rows.some(row => results[row.name].some(round => round[name])))
 const figures = figuresOf(rows, results, columns)
-const how = `medians of ${repeat} rounds of ${times.countMs / 1e3} s, a new router process per row, warmed up with 15,000 requests`
+const rounds = `${starts === 1 ? '' : `${starts} starts with `}${repeat} rounds of ${times.countMs / 1e3} s`
+const how = `medians of ${rounds}, a new router process per row and start, warmed up with 15,000 requests`
 const about = [header(SEED), pinning, how, ...(times.nice === undefined ? [] : [`nice ${times.nice}`])].join(
   '; ',
 )

@@ -38,10 +38,14 @@ export function clientSink(exchange: Exchange): Sink {
   }
 }
 
+const PASSED = ['content-type', 'content-encoding', 'allow'] as const
+
 /** The worker's headers that clients see. */
 function passed(headers: ReplyHeaders): Record<string, string> {
-  const names = ['content-type', 'content-encoding', 'allow'] as const
-  return Object.fromEntries(
-    names.flatMap(name => (headers[name] === undefined ? [] : [[name, headers[name]]])),
-  )
+  const seen: Record<string, string> = {}
+  for (const name of PASSED) {
+    const value = headers[name]
+    if (value !== undefined) seen[name] = value
+  }
+  return seen
 }

@@ -25,10 +25,13 @@ export class ClientStream {
     const { response, request, id, headers: extra } = this.#exchange
     const direct = response.socket !== null && request.httpVersion === '1.1' && request.method !== 'HEAD'
     // Proxies in front of the gateway must not buffer the stream.
-    const streaming = { 'cache-control': 'no-cache', 'x-accel-buffering': 'no' }
-    const coding = direct && { 'transfer-encoding': 'chunked' }
-    response.writeHead(200, { ...extra, 'x-request-id': id, ...streaming, ...headers, ...coding })
-    if (direct) this.#socket = response.socket
+    const own = { 'x-request-id': id, 'cache-control': 'no-cache', 'x-accel-buffering': 'no' }
+    const head: OutgoingHttpHeaders = { ...extra, ...own, ...headers }
+    if (direct) {
+      head['transfer-encoding'] = 'chunked'
+      this.#socket = response.socket
+    }
+    response.writeHead(200, head)
   }
 
   write(chunk: Buffer, frame?: Buffer): void {

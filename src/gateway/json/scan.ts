@@ -154,7 +154,9 @@ const names: { readonly bytes: Uint8Array; readonly name: string }[] = Array.fro
 function nameAt(bytes: Buffer, start: number, end: number): string | undefined {
   const length = end - start - 2
   if (length > SHORT_BYTES) return decoded(bytes, start, end)
-  const slot = (length * 31 + bytes[start + 1]! * 7 + bytes[end - 2]!) & 255
+  let hash = 0
+  for (let at = start + 1; at < end - 1; at++) hash = (hash * 31 + bytes[at]!) | 0
+  const slot = hash & 255
   const seen = names[slot]!
   if (seen.bytes.length === length && isAt(seen.bytes, bytes, start + 1)) return seen.name
   const name = decoded(bytes, start, end)

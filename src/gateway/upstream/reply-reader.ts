@@ -3,7 +3,7 @@
  * framing, so that a stream can be forwarded unchanged. Nothing is copied, except a head that arrives in
  * several pieces.
  */
-import { type ReplyHead, readReplyHead } from './reply-head.ts'
+import { type ReadHead, type ReplyHead, readReplyHead } from './reply-head.ts'
 
 export interface ReplyTarget {
   onHead(head: ReplyHead): void
@@ -39,6 +39,8 @@ export class ReplyReader {
    * forwarded.
    */
   #frameStart = -1
+  /** The head before this one. */
+  #last: { readonly text: string; readonly read: ReadHead } | undefined
 
   /** Prepares for the next response on the connection. */
   reset(): void {
@@ -93,8 +95,11 @@ export class ReplyReader {
       return bytes.length
     }
     this.#partialHead = NOTHING
-    const read = readReplyHead(all.toString('latin1', 0, end))
+    const text = all.toString('latin1', 0, end)
+    // A worker often sends the same head again.
+    const read = text === this.#last?.text ? this.#last.read : readReplyHead(text)
     if (read.kind === 'invalid') return this.#invalid(read.why)
+    if (this.#last?.read !== read) this.#last = { text, read }
     const { head } = read
     const after = at + end + HEAD_END.length - partial.length
     if (head.status === 101) return this.#invalid('unexpected protocol switch')

@@ -1,6 +1,7 @@
 """Are the plugin's counts right on this device? Beside every server with the plugin stands one with vLLM's own
 capture (--enable-return-routed-experts) and the same flags: the same kernels on the same prompts, captured by
-other code. A second server of the reference shows how far the engine differs from itself.
+other code. A second server of the reference shows how far the engine differs from itself. In the set `twin` there is
+no other server: the same forward pass is captured twice (eldr_inside/twin.py).
 
 vLLM's CPU build has no capture of its own, so a dry run compares with transformers instead."""
 
@@ -9,10 +10,12 @@ from __future__ import annotations
 import argparse
 import base64
 import io
+import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +31,8 @@ from .common import Context, StepKind
 
 DECODE_STEPS = 32
 ROUNDS = ("one by one", "at once", "one by one again")
+# In place of a reference: the second capture in the server itself.
+TWIN = "twin"
 Array = Any
 
 
@@ -49,6 +54,10 @@ def cases(context: Context) -> dict[str, Case]:
     def case(name: str, like: Engine, what: str, transfer: dict[str, Any] | None, reference: str = "", **changes: Any) -> tuple[str, Case]:
         return name, Case(replace(like, name=name, transfer=transfer, returns_experts=transfer is None, **changes), what, reference)
 
+    def twin(name: str, what: str, transfer: dict[str, Any], **changes: Any) -> tuple[str, Case]:
+        inside = {"twin": engines.twin_file(context, name)}
+        return case(name, common, what, transfer, TWIN, inside=inside, prefix_caching=False, **changes)
+
     return dict(
         [
             case("graphs", common, "compiled, CUDA graphs", plugin, "own"),
@@ -62,6 +71,9 @@ def cases(context: Context) -> dict[str, Case]:
             case("own-64", common, "vLLM's capture, blocks of 64", None, block_size=64),
             case("own-64-again", common, "vLLM's capture, blocks of 64, a second server", None, "own-64", block_size=64),
             case("v2", common, "runner V2 beside V1", plugin, "own", runner="V2"),
+            twin("twin-slots", "ids per slot, compiled, CUDA graphs", plugin),
+            twin("twin-blocks", "counts per block, blocks of 64", blocks, block_size=64),
+            twin("twin-v2", "ids per slot, runner V2", plugin, runner="V2"),
         ]
     )
 
@@ -70,6 +82,7 @@ SETS = {
     "core": ("graphs", "own", "eager", "own-eager"),
     "blocks": ("blocks", "slots-64", "own-64", "own-64-again"),
     "more": ("small", "own-small", "v2", "own"),
+    "twin": ("twin-slots", "twin-blocks", "twin-v2"),
 }
 
 
@@ -102,9 +115,13 @@ def run(context: Context) -> None:
     shape = Shape(config_of(context.lab.stage, "tiny6"))
     forward = experts_of_transformers(context, asked) if context.is_dry else []
     for name, case in chosen.items():
-        if not case.reference:
+        if name in servers and "twin" in case.engine.inside:
+            key = {"case": f"{name} twice", "name": case.what, "against": "a second capture in the same forward pass"}
+            row = result.item("cases", key, partial(captured_twice, context, name))
+            say(name, {key: row[key] for key in ("promptChoices", "promptDiffering")})
+        if not case.reference or (case.reference == TWIN and name in servers):
             continue
-        if name not in answers or (case.reference != "transformers" and case.reference not in answers):
+        if name not in answers or (case.reference not in ("transformers", TWIN) and case.reference not in answers):
             reason = next((one for one in (name, case.reference) if one not in servers), "")
             result.item("failed", {"case": name}, partial(dict, name=case.what, note=f"{reason} did not start"))
             continue
@@ -205,6 +222,16 @@ def compared(answers: list[Answer], references: list[Answer], shape: Shape) -> d
         "sameTexts": same_texts,
         "decodeChoices": decode_choices,
         "decodeDiffering": decode_differing,
+    }
+
+
+def captured_twice(context: Context, name: str) -> dict[str, Any]:
+    found = json.loads(Path(engines.twin_file(context, name)).read_text())
+    return {
+        "prompts": found["prompts"],
+        "promptChoices": found["choices"],
+        "promptDiffering": found["differing"],
+        "differingByLayer": found["byLayer"],
     }
 
 

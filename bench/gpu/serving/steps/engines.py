@@ -10,7 +10,9 @@ HALF_LIFE = 64
 
 
 def alone(context: Context, model: str = "wide", **settings: object) -> Engine:
-    """One engine alone on the GPU, which records its steps and can be calibrated on."""
+    """One engine alone on the GPU, which records its steps and can be calibrated on. In a dry run it also captures
+    twice."""
+    twin = {"twin": twin_file(context, "alone")} if context.is_dry else {}
     return Engine(
         "alone",
         model=model,
@@ -18,9 +20,14 @@ def alone(context: Context, model: str = "wide", **settings: object) -> Engine:
         graph_sizes=FINE_SIZES,
         block_size=128,
         prefix_caching=False,
-        inside={"steps": context.steps_file("alone")},
+        inside={"steps": context.steps_file("alone"), **twin},
         **settings,  # type: ignore[arg-type]
     )
+
+
+def twin_file(context: Context, name: str) -> str:
+    """What the second capture of a server found."""
+    return str(context.lab.stage.run / f"{name}.twin.json")
 
 
 def served(context: Context, decoders: int) -> list[Engine]:

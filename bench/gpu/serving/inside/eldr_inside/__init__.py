@@ -4,7 +4,8 @@ ELDR_INSIDE, written by lab/servers.py, asks for it:
   {"wide": true}          the load format `wide` (wide_loader.py)
   {"steps": FILE}         time, batch and experts of every step (recorder.py)
   {"timers": FILE}        host time of the plugin's functions (timers.py)
-  {"profile": FOLDER}     torch's profiler for a few steps, when asked (torch_profile.py)"""
+  {"profile": FOLDER}     torch's profiler for a few steps, when asked (torch_profile.py)
+  {"twin": FILE}          a second capture in the same forward pass (twin.py)"""
 
 from __future__ import annotations
 
@@ -32,3 +33,7 @@ def register() -> None:
         from . import torch_profile
 
         torch_profile.install(wanted["profile"])
+    if wanted.get("twin"):
+        from . import twin
+
+        twin.install(wanted["twin"])
