@@ -90,7 +90,6 @@ def check(layout: Layout, device: str, how: str, kernels: bool) -> None:
         model.slots.copy_(torch.from_numpy(slots))
         model.scores.copy_(torch.rand(model.scores.shape))
         ids = model.scores.topk(layout.top_k, dim=2).indices.cpu().numpy().transpose(1, 0, 2)
-        model.capture.begin()
         run()
         assert model.capture.off is None, model.capture.off
         plain.scatter(slots, ids)

@@ -130,7 +130,7 @@ def _sums(case: Case, clock: Clock, store: TorchStore, ends: list[End]) -> list[
             wire.encode(wire.Captured(case.top_k, end.tokens, int(sums.covered[row]), sums.counts[row], recent, case.half_life))
 
     return [
-        {"what": "sums"} | clock.timed(lambda: store.sums(ends), store.begin_step),
+        {"what": "sums"} | clock.timed(lambda: store.sums(ends)),
         {"what": "read"} | clock.on_host(lambda: store.sums(ends), lambda pending: pending.get()),
         {"what": "encode"} | clock.on_host(lambda: store.sums(ends).get(), encode),
     ]

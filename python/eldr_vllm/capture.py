@@ -73,11 +73,6 @@ class Capture:
             log.failure("capture is off from now on, requests are served without counts: %s", self.off)
         self._references.clear()
 
-    def begin(self) -> None:
-        """Before the first change of a step."""
-        if self.store is not None:
-            self.store.begin_step()
-
     def finish(self, tokens: int) -> None:
         """Called after a forward pass with its number of tokens; on an accelerator the hooks have done the
         work already."""

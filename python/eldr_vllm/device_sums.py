@@ -1,22 +1,24 @@
-"""Sums by the kernels of sum_kernel.py. They run on a stream of their own beside the engine's sampling, so
-that a step is not lengthened by them: one copy to the device, one launch, one copy back. Buffers are kept.
+"""Sums by the kernels of sum_kernel.py: one launch, which reads its table from pinned memory of the host and writes
+the results there. Nothing is copied, since on the host a copy takes longer than the launch.
 
-The next step may reuse the blocks that are being summed: `join` lets its work wait on the device."""
+The memory holds one row per request, then the table, then the factors of the blocks' recent counts (64 bits each).
+A row is made of 32-bit words: recent counts (64 bits each, if any), counts, covered tokens."""
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-from . import sum_kernel
-from .fetched import Downloads, Fetched, Tensor, Uploads, sent
+from .fetched import Tensor, sent
 from .layout import Layout
+from .pinned import Pinned, Pool
 from .store import Array, End, Sums
+from .sum_kernel import SumBlocks, SumSlots
 from .torch_sums import UNITS, Sources, weight_table
 
 
@@ -30,137 +32,95 @@ class Totals:
     arrived: Tensor
 
 
-class Out:
-    """One row per request, of 32-bit words: recent counts (64 bits each, if any), counts, covered tokens. One
-    copy fetches all. `counts` and `recent` point to the first row's."""
-
-    def __init__(self, requests: int, cells: int, recent_type: Any, device: Any) -> None:
-        self.recent_words = 0 if recent_type is None else 2 * cells
-        used = self.recent_words + cells + 1
-        self.row_words = used + used % 2
-        self.words = torch.zeros(requests * self.row_words, dtype=torch.int32, device=device)
-        self.recent = None if recent_type is None else self.words.view(recent_type)
-        self.counts = self.words[self.recent_words :]
-
-
 class DeviceSums:
     def __init__(self, layout: Layout, device: Any, sources: Sources) -> None:
-        self.layout, self.device, self.sources = layout, device, sources
+        self.layout, self.device = layout, device
         self.cells = layout.layers * layout.experts
-        slots = layout.form == "slots"
-        self._recent_type = None if layout.half_life is None else torch.int64 if slots else torch.float64
-        self._weights = sent(weight_table(layout.half_life), device) if slots and layout.half_life is not None else None
-        self._uploads, self._downloads = Uploads(device), Downloads(device)
-        self._side = Side(device)
+        has_recent, self._slots = layout.half_life is not None, layout.form == "slots"
+        self.recent_words = 2 * self.cells if has_recent else 0
+        used = self.recent_words + self.cells + 1
+        self.row_words = used + used % 2
+        self.recent_type = None if not has_recent else np.int64 if self._slots else np.float64
+        self._has_weights = has_recent and self._slots
+        weights = sent(weight_table(layout.half_life), device) if self._slots and layout.half_life is not None else None
+        self._sum_slots = SumSlots(layout, sources.values, sources.known, weights) if self._slots else None
+        self._sum_blocks = None if self._slots else SumBlocks(layout, sources.values, sources.known, sources.recent)
+        self.pool = Pool(device)
         self._capacity = 0
         self._totals: Totals | None = None
-        self._out: Out | None = None
 
     def start(self, ends: Sequence[End]) -> PendingSums:
-        requests, layout = len(ends), self.layout
-        with self._side.begin():
-            out = self._reserved(requests)
+        requests, size = len(ends), self.layout.block_size
+        table, at = array("i"), 2 * requests
+        for end in ends:
+            table.extend((at, end.tokens))
+            at += -(-end.tokens // size)
+        for end in ends:
+            table.extend(end.blocks[: -(-end.tokens // size)])
+        table_at = requests * self.row_words
+        factors_at = table_at + at + at % 2
+        host = self.pool.take(factors_at + 2 * (at - 2 * requests))
+        host.items[table_at : table_at + at] = table
+        if self._sum_blocks is not None:
+            if self.layout.half_life is not None:
+                _write_factors(host.values[factors_at:].view(np.float64), ends, size, self.layout.half_life)
             if requests > 0:
-                values, factors_at = _table(ends, layout)
-                table = self._uploads.send(values)
-                if layout.form == "slots":
-                    longest = max(end.tokens for end in ends)
-                    ids, known = self.sources.values, self.sources.known
-                    sum_kernel.sum_slots(layout, ids, known, self._weights, table, requests, longest, self._totals, out)
-                else:
-                    factors = None if factors_at is None else table[factors_at:].view(torch.float64)
-                    counts, known, recent = self.sources.values, self.sources.known, self.sources.recent
-                    sum_kernel.sum_blocks(layout, counts, known, recent, table, factors, requests, out)
-            pending = self._downloads.fetch(out.words[: requests * out.row_words])
-            self._side.end()
-        return PendingSums(pending, requests, out, (layout.layers, layout.experts))
+                self._sum_blocks(requests, host, table_at, self.recent_words, factors_at // 2, self.row_words)
+        elif self._sum_slots is not None and requests > 0:
+            longest = max(end.tokens for end in ends)
+            self._sum_slots(requests, longest, self._reserved(requests), host, table_at, self.recent_words, self.row_words)
+        host.queued()
+        return PendingSums(host, requests, self)
 
-    def join(self) -> None:
-        """Work queued from now on waits for the sums on the device."""
-        self._side.join()
-
-    def _reserved(self, requests: int) -> Out:
-        if self._out is None or self._totals is None or requests > self._capacity:
-            self._capacity = max(4, 1 << (requests - 1).bit_length() if requests > 0 else 1)
-            shape = self._capacity * self.cells
+    def _reserved(self, requests: int) -> Totals:
+        """One launch at a time uses them: all are queued on the stream of the steps."""
+        if self._totals is None or requests > self._capacity:
+            self._capacity = max(4, 1 << (requests - 1).bit_length())
+            cells = self._capacity * self.cells
 
             def zeros(count: int, dtype: Any) -> Tensor:
                 return torch.zeros(count, dtype=dtype, device=self.device)
 
             self._totals = Totals(
-                zeros(shape, torch.int32),
-                zeros(shape, torch.int64) if self._weights is not None else None,
+                zeros(cells, torch.int32),
+                zeros(cells, torch.int64) if self._has_weights else None,
                 zeros(self._capacity, torch.int32),
                 zeros(self._capacity * self.layout.layers, torch.int32),
             )
-            self._out = Out(self._capacity, self.cells, self._recent_type, self.device)
-        return self._out
+        return self._totals
 
 
 class PendingSums:
-    def __init__(self, fetched: Fetched, requests: int, out: Out, shape: tuple[int, int]) -> None:
-        self._fetched, self._requests, self._out, self._shape = fetched, requests, out, shape
+    def __init__(self, host: Pinned, requests: int, of: DeviceSums) -> None:
+        self._host: Pinned | None = host
+        self._requests, self._of = requests, of
 
     def get(self) -> Sums:
-        rows = self._fetched.array().reshape(self._requests, self._out.row_words)
-        cells, at = self._shape[0] * self._shape[1], self._out.recent_words
-        counts = rows[:, at : at + cells].reshape(self._requests, *self._shape)
+        """Once."""
+        host, of, requests = self._host, self._of, self._requests
+        assert host is not None
+        host.wait()
+        rows = host.values[: requests * of.row_words].reshape(requests, of.row_words).copy()
+        self.__del__()
+        cells, at = of.cells, of.recent_words
+        counts = rows[:, at : at + cells].reshape(requests, of.layout.layers, of.layout.experts)
         recent: Array | None = None
-        if self._out.recent is not None:
-            whole = self._out.recent.dtype == torch.int64
-            recent = rows[:, :at].view(np.int64 if whole else np.float64).reshape(counts.shape)
-            recent = recent / UNITS if whole else recent
+        if of.recent_type is not None:
+            recent = rows[:, :at].view(of.recent_type).reshape(counts.shape)
+            recent = recent / UNITS if of.recent_type is np.int64 else recent
         return Sums(counts, rows[:, at + cells], recent)
 
-
-class Side:
-    """A stream beside the current one; without effect on a CPU."""
-
-    def __init__(self, device: Any) -> None:
-        self._device = device
-        self._stream: Any = None
-        self._running = False
-        if device.type != "cpu":
-            self._stream = torch.cuda.Stream(device)
-            self._ready, self._done = torch.cuda.Event(), torch.cuda.Event()
-
-    def begin(self) -> AbstractContextManager[Any]:
-        """Work in this context runs after what is queued on the current stream."""
-        if self._stream is None:
-            return nullcontext()
-        self._ready.record(torch.cuda.current_stream(self._device))
-        self._stream.wait_event(self._ready)
-        context: AbstractContextManager[Any] = torch.cuda.stream(self._stream)
-        return context
-
-    def end(self) -> None:
-        if self._stream is not None:
-            self._done.record(self._stream)
-            self._running = True
-
-    def join(self) -> None:
-        if self._running:
-            self._running = False
-            torch.cuda.current_stream(self._device).wait_event(self._done)
+    def __del__(self) -> None:
+        """Also if nobody wants the sums: the device still writes them."""
+        host, self._host = self._host, None
+        if host is not None:
+            self._of.pool.give(host)
 
 
-def _table(ends: Sequence[End], layout: Layout) -> tuple[Array, int | None]:
-    """The kernels' table as 32-bit integers, and where the factors of the blocks' recent counts begin in it
-    (64 bits each, aligned)."""
-    size = layout.block_size
-    counts = [-(-end.tokens // size) for end in ends]
-    at = 2 * len(ends)
-    words = at + sum(counts)
-    words += words % 2
-    half_life = layout.half_life if layout.form == "blocks" else None
-    out = np.empty(words + (0 if half_life is None else 2 * sum(counts)), np.int32)
-    factors = out[words:].view(np.float64)
-    for request, (end, count) in enumerate(zip(ends, counts, strict=True)):
-        out[2 * request : 2 * request + 2] = at, end.tokens
-        out[at : at + count] = end.blocks[:count]
-        if half_life is not None:
-            after = end.tokens - size * np.arange(1, count + 1)
-            first = at - 2 * len(ends)
-            factors[first : first + count] = np.exp2(-after / half_life)
+def _write_factors(out: Array, ends: Sequence[End], size: int, half_life: float) -> None:
+    at = 0
+    for end in ends:
+        count = -(-end.tokens // size)
+        after = end.tokens - size * np.arange(1, count + 1)
+        out[at : at + count] = np.exp2(-after / half_life)
         at += count
-    return out, None if half_life is None else words

@@ -3,7 +3,6 @@ it for every call takes longer than the copy itself."""
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any
 
 import numpy as np
@@ -15,44 +14,9 @@ Tensor = Any
 
 
 def sent(values: Array, device: Any) -> Tensor:
-    """For start-up and rare cases; Uploads is for every step."""
+    """For start-up and rare cases; pinned.py is for every step."""
     tensor = torch.from_numpy(np.ascontiguousarray(values))
     return tensor if device.type == "cpu" else tensor.pin_memory().to(device, non_blocking=True)
-
-
-class Uploads:
-    """Sends arrays of one type to the device. A result is valid for work queued on the same stream until the
-    next call."""
-
-    def __init__(self, device: Any, dtype: Any = torch.int32) -> None:
-        self._device, self._dtype = device, dtype
-        self._used: deque[_Upload] = deque()
-
-    def send(self, values: Array) -> Tensor:
-        if self._device.type == "cpu":
-            return torch.from_numpy(values)
-        upload = self._next(len(values))
-        upload.values[: len(values)] = values
-        target = upload.target[: len(values)]
-        target.copy_(upload.host[: len(values)], non_blocking=True)
-        upload.event.record()
-        self._used.append(upload)
-        return target
-
-    def _next(self, count: int) -> _Upload:
-        if self._used and self._used[0].event.query():
-            oldest = self._used.popleft()
-            if len(oldest.values) >= count:
-                return oldest
-        return _Upload(_power_of_two(count), self._dtype, self._device)
-
-
-class _Upload:
-    def __init__(self, capacity: int, dtype: Any, device: Any) -> None:
-        self.host = torch.empty(capacity, dtype=dtype, pin_memory=True)
-        self.values: Array = self.host.numpy()
-        self.target = torch.empty(capacity, dtype=dtype, device=device)
-        self.event = torch.cuda.Event()
 
 
 class Downloads:

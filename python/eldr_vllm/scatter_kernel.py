@@ -8,13 +8,14 @@ from typing import Any
 import triton
 import triton.language as tl
 
+from .launch import Launcher
 from .layout import Layout
 
 _TOKENS = 8
 _MAX_CELLS = 512
 
 
-@triton.jit(do_not_specialize=["rows", "first", "tokens"])
+@triton.jit(do_not_specialize=["rows", "first", "tokens"], do_not_specialize_on_alignment=["ids", "slots"])
 def _scatter_slots(
     ids, slots, store, known, rows, first, tokens, experts, other, cells,
     TOP_K: tl.constexpr, TOKENS: tl.constexpr, CELLS: tl.constexpr,
@@ -32,7 +33,7 @@ def _scatter_slots(
         tl.store(known + slot, tl.full([TOKENS], 1, tl.uint8), mask=real)
 
 
-@triton.jit(do_not_specialize=["rows", "first", "tokens"])
+@triton.jit(do_not_specialize=["rows", "first", "tokens"], do_not_specialize_on_alignment=["ids", "slots"])
 def _scatter_blocks(
     ids, slots, words, covered, recent, weights, rows, first, tokens, experts, cells, ids_per_token,
     SIZE: tl.constexpr, TOP_K: tl.constexpr, BITS: tl.constexpr, TOKENS: tl.constexpr, CELLS: tl.constexpr, RECENT: tl.constexpr,
@@ -61,7 +62,7 @@ def _scatter_blocks(
         tl.atomic_add(covered + block // 2, tl.full([TOKENS], 1, tl.int32) << half, mask=real, sem="relaxed")
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=["blocks"])
 def _clear_blocks(blocks, counts, covered, recent, cells, TILE: tl.constexpr, RECENT: tl.constexpr):
     block = tl.load(blocks + tl.program_id(0)).to(tl.int64)
     cell = tl.program_id(1) * TILE + tl.arange(0, TILE)
@@ -73,36 +74,58 @@ def _clear_blocks(blocks, counts, covered, recent, cells, TILE: tl.constexpr, RE
         tl.store(covered + block, 0)
 
 
-def scatter_slots(layout: Layout, ids: Any, slots: Any, rows: int, first: int, tokens: int, store: Any, known: Any) -> None:
-    """ids: [layers · rows, top_k], of which `tokens` rows from `first` belong to the slots."""
-    cells = layout.layers * layout.top_k
-    width = min(_MAX_CELLS, triton.next_power_of_2(cells))
-    other = 255 if layout.id_bytes == 1 else -1  # an id that is not an expert; with 256 experts it is the last one
-    _scatter_slots[(triton.cdiv(tokens, _TOKENS), triton.cdiv(cells, width))](
-        ids, slots, store, known, rows, first, tokens, layout.experts, other, cells,
-        TOP_K=layout.top_k, TOKENS=_TOKENS, CELLS=width, num_warps=4,
-    )  # fmt: skip
+@triton.jit(do_not_specialize_on_alignment=["blocks"])
+def _clear_known(blocks, known, SIZE: tl.constexpr, WIDTH: tl.constexpr):
+    slot = tl.arange(0, WIDTH)
+    block = tl.load(blocks + tl.program_id(0)).to(tl.int64)
+    tl.store(known + block * SIZE + slot, tl.zeros([WIDTH], tl.uint8), mask=slot < SIZE)
 
 
-def scatter_blocks(
-    layout: Layout, ids: Any, slots: Any, rows: int, first: int, tokens: int, words: Any, covered: Any, recent: Any, weights: Any
-) -> None:
-    """words and covered: the counts and the numbers of known tokens, viewed as 32-bit integers. recent and
-    weights (by offset in the block): None without a half-life."""
-    choices = layout.layers * layout.top_k
-    width = min(_MAX_CELLS, triton.next_power_of_2(choices))
-    _scatter_blocks[(triton.cdiv(tokens, _TOKENS), triton.cdiv(choices, width))](
-        ids, slots, words, covered, words if recent is None else recent, words if weights is None else weights,
-        rows, first, tokens, layout.experts, layout.layers * layout.experts, choices,
-        SIZE=layout.block_size, TOP_K=layout.top_k, BITS=8 * layout.count_bytes, TOKENS=_TOKENS, CELLS=width,
-        RECENT=recent is not None, num_warps=4,
-    )  # fmt: skip
+class SlotKernels:
+    """For ids per slot. store, known: see torch_store.py."""
+
+    def __init__(self, layout: Layout, store: Any, known: Any) -> None:
+        self._store, self._known = store, known
+        cells = layout.layers * layout.top_k
+        width = min(_MAX_CELLS, triton.next_power_of_2(cells))
+        other = 255 if layout.id_bytes == 1 else -1  # an id that is not an expert; with 256 experts it is the last one
+        self._numbers = (layout.experts, other, cells)
+        self._tiles = -(-cells // width)
+        self._scatter = Launcher(_scatter_slots, TOP_K=layout.top_k, TOKENS=_TOKENS, CELLS=width)
+        self._clear = Launcher(_clear_known, SIZE=layout.block_size, WIDTH=triton.next_power_of_2(layout.block_size))
+
+    def scatter(self, slots: Any, ids: Any, rows: int, first: int, tokens: int) -> None:
+        """ids: [layers · rows, top_k], of which `tokens` rows from `first` belong to the slots."""
+        grid = (-(-tokens // _TOKENS), self._tiles, 1)
+        self._scatter(grid, ids, slots, self._store, self._known, rows, first, tokens, *self._numbers, key=(ids.dtype, slots.dtype))
+
+    def clear(self, blocks: Any, count: int) -> None:
+        """blocks: `count` 32-bit integers that the device can read."""
+        self._clear((count, 1, 1), blocks, self._known)
 
 
-def clear_blocks(layout: Layout, blocks: Any, counts: Any, covered: Any, recent: Any) -> None:
-    """blocks: [blocks], on the device."""
-    cells = layout.layers * layout.experts
-    tile = min(1024, triton.next_power_of_2(cells))
-    _clear_blocks[(blocks.shape[0], triton.cdiv(cells, tile))](
-        blocks, counts, covered, counts if recent is None else recent, cells, TILE=tile, RECENT=recent is not None, num_warps=4,
-    )  # fmt: skip
+class BlockKernels:
+    """For counts per block. words and covered_words: the counts and the numbers of known tokens, viewed as 32-bit
+    integers. recent and weights (by offset in the block): None without a half-life."""
+
+    def __init__(self, layout: Layout, counts: Any, words: Any, covered: Any, covered_words: Any, recent: Any, weights: Any) -> None:
+        has_recent = recent is not None
+        choices, cells = layout.layers * layout.top_k, layout.layers * layout.experts
+        width, tile = min(_MAX_CELLS, triton.next_power_of_2(choices)), min(1024, triton.next_power_of_2(cells))
+        self._scattered = (words, covered_words, recent if has_recent else words, weights if has_recent else words)
+        self._cleared = (counts, covered, recent if has_recent else counts, cells)
+        self._numbers = (layout.experts, cells, choices)
+        self._tiles, self._clear_tiles = -(-choices // width), -(-cells // tile)
+        self._scatter = Launcher(
+            _scatter_blocks, SIZE=layout.block_size, TOP_K=layout.top_k, BITS=8 * layout.count_bytes, TOKENS=_TOKENS, CELLS=width,
+            RECENT=has_recent,
+        )  # fmt: skip
+        self._clear = Launcher(_clear_blocks, TILE=tile, RECENT=has_recent)
+
+    def scatter(self, slots: Any, ids: Any, rows: int, first: int, tokens: int) -> None:
+        """See SlotKernels."""
+        grid = (-(-tokens // _TOKENS), self._tiles, 1)
+        self._scatter(grid, ids, slots, *self._scattered, rows, first, tokens, *self._numbers, key=(ids.dtype, slots.dtype))
+
+    def clear(self, blocks: Any, count: int) -> None:
+        self._clear((count, self._clear_tiles, 1), blocks, *self._cleared)

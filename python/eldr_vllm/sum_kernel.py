@@ -1,5 +1,6 @@
 """Sums over the blocks of prompts in one launch. The table holds, for each request, the position of its first
-block in the table and its number of tokens, then the blocks of all requests.
+block in the table and its number of tokens, then the blocks of all requests. Table and results are in pinned
+memory of the host.
 
 Ids per slot: a program counts a part of one prompt in one layer in registers and adds it to the totals; the
 last program of a layer moves the totals to the output and leaves zeros, so nothing must be cleared before a
@@ -12,6 +13,7 @@ from typing import Any
 import triton
 import triton.language as tl
 
+from .launch import Launcher
 from .layout import Layout
 
 _TOKENS = 128  # counted at once
@@ -21,13 +23,14 @@ _TILE = 128
 _BLOCKS = 16  # added at once
 
 
-@triton.jit(do_not_specialize=["part_tokens", "last_weight"])
+@triton.jit(do_not_specialize=["table_at", "part_tokens", "last_weight"], do_not_specialize_on_alignment=["host", "recent"])
 def _sum_slots(
-    ids, known, weights, last_weight, table, totals, recent_totals, covered_totals, arrived, counts, recent, row_words, part_tokens,
-    experts, layers,
+    ids, known, weights, last_weight, totals, recent_totals, covered_totals, arrived, host, recent, table_at, counts_at, row_words,
+    part_tokens, experts, layers,
     SIZE: tl.constexpr, TOP_K: tl.constexpr, K: tl.constexpr, BINS: tl.constexpr, TOKENS: tl.constexpr, RECENT: tl.constexpr,
 ):  # fmt: skip
     part, layer, request = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    table, counts = host + table_at, host + counts_at
     first = tl.load(table + 2 * request)
     tokens = tl.load(table + 2 * request + 1)
     parts = tl.maximum(tl.cdiv(tokens, part_tokens), 1)
@@ -72,12 +75,13 @@ def _sum_slots(
         tl.atomic_xchg(arrived + request * layers + layer, 0)
 
 
-@triton.jit(do_not_specialize_on_alignment=["factors"])
+@triton.jit(do_not_specialize=["table_at", "factors_at"], do_not_specialize_on_alignment=["host", "host_doubles"])
 def _sum_blocks(
-    values, known, block_recent, table, factors, counts, recent, row_words, cells,
+    values, known, block_recent, host, host_doubles, table_at, counts_at, factors_at, row_words, cells,
     SIZE: tl.constexpr, TILE: tl.constexpr, BLOCKS: tl.constexpr, RECENT: tl.constexpr,
 ):  # fmt: skip
     tile, request = tl.program_id(0), tl.program_id(1)
+    table, counts, factors, recent = host + table_at, host + counts_at, host_doubles + factors_at, host_doubles
     first = tl.load(table + 2 * request)
     blocks = tl.cdiv(tl.load(table + 2 * request + 1), SIZE)
     cell = tile * TILE + tl.arange(0, TILE)
@@ -104,28 +108,38 @@ def _sum_blocks(
         tl.store(counts + request * row_words + cells, tl.sum(seen))
 
 
-def sum_slots(
-    layout: Layout, ids: Any, known: Any, weights: Any, table: Any, requests: int, max_tokens: int, totals: Any, out: Any
-) -> None:
-    """weights: by distance from the end of a prompt, or None. max_tokens: of the longest prompt. totals: zeros
-    before and after. out: see device_sums.py."""
-    part = max(_MIN_PART, triton.cdiv(max_tokens, _MAX_PARTS * _TOKENS) * _TOKENS)
-    has_recent = weights is not None
-    _sum_slots[(max(1, triton.cdiv(max_tokens, part)), layout.layers, requests)](
-        ids, known, weights if has_recent else ids, len(weights) - 1 if has_recent else 0, table,
-        totals.counts, totals.recent if has_recent else totals.counts, totals.covered, totals.arrived,
-        out.counts, out.recent if has_recent else out.counts, out.row_words, part, layout.experts, layout.layers,
-        SIZE=layout.block_size, TOP_K=layout.top_k, K=triton.next_power_of_2(layout.top_k),
-        BINS=triton.next_power_of_2(layout.experts + 1), TOKENS=_TOKENS, RECENT=has_recent, num_warps=4,
-    )  # fmt: skip
+class SumSlots:
+    """weights: by distance from the end of a prompt, or None."""
+
+    def __init__(self, layout: Layout, ids: Any, known: Any, weights: Any) -> None:
+        self.layout = layout
+        self._has_recent = weights is not None
+        self._sources = (ids, known, weights, len(weights) - 1) if self._has_recent else (ids, known, ids, 0)
+        self._launch = Launcher(
+            _sum_slots, SIZE=layout.block_size, TOP_K=layout.top_k, K=triton.next_power_of_2(layout.top_k),
+            BINS=triton.next_power_of_2(layout.experts + 1), TOKENS=_TOKENS, RECENT=self._has_recent,
+        )  # fmt: skip
+
+    def __call__(self, requests: int, max_tokens: int, totals: Any, host: Any, table_at: int, counts_at: int, row_words: int) -> None:
+        """max_tokens: of the longest prompt. totals: zeros before and after. host and the rest: see
+        device_sums.py."""
+        part = max(_MIN_PART, -(-max_tokens // (_MAX_PARTS * _TOKENS)) * _TOKENS)
+        layout, has_recent = self.layout, self._has_recent
+        self._launch(
+            (max(1, -(-max_tokens // part)), layout.layers, requests), *self._sources,
+            totals.counts, totals.recent if has_recent else totals.counts, totals.covered, totals.arrived,
+            host.words, host.longs if has_recent else host.words, table_at, counts_at, row_words, part, layout.experts, layout.layers,
+        )  # fmt: skip
 
 
-def sum_blocks(layout: Layout, values: Any, known: Any, recent: Any, table: Any, factors: Any, requests: int, out: Any) -> None:
-    """recent and factors (one for each block of the table): None without a half-life."""
-    cells = layout.layers * layout.experts
-    has_recent = recent is not None
-    _sum_blocks[(triton.cdiv(cells, _TILE), requests)](
-        values, known, recent if has_recent else values, table, factors if has_recent else values,
-        out.counts, out.recent if has_recent else out.counts, out.row_words, cells,
-        SIZE=layout.block_size, TILE=_TILE, BLOCKS=_BLOCKS, RECENT=has_recent, num_warps=4,
-    )  # fmt: skip
+class SumBlocks:
+    """recent: None without a half-life."""
+
+    def __init__(self, layout: Layout, values: Any, known: Any, recent: Any) -> None:
+        self._cells = layout.layers * layout.experts
+        self._sources = (values, known, values if recent is None else recent)
+        self._launch = Launcher(_sum_blocks, SIZE=layout.block_size, TILE=_TILE, BLOCKS=_BLOCKS, RECENT=recent is not None)
+
+    def __call__(self, requests: int, host: Any, table_at: int, counts_at: int, factors_at: int, row_words: int) -> None:
+        grid = (-(-self._cells // _TILE), requests, 1)
+        self._launch(grid, *self._sources, host.words, host.doubles, table_at, counts_at, factors_at, row_words, self._cells)

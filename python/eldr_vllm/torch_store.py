@@ -1,10 +1,11 @@
 """The store on the device. Nothing here waits for the device: sizes come from the host, padding goes to a
-scratch row or is masked on the device, and results are copied to pinned memory with an event. `scatter` and
+scratch row or is masked on the device, and results come to pinned memory with an event. `scatter` and
 `scatter_layers` may be recorded in a CUDA graph."""
 
 from __future__ import annotations
 
 import time
+from array import array
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +13,15 @@ import numpy as np
 import torch
 
 from . import log
-from .fetched import Fetched, Tensor, Uploads, fetched, sent
+from .fetched import Fetched, Tensor, fetched, sent
 from .layout import Layout
+from .pinned import Pool
 from .store import Array, Deferred, End
 from .torch_sums import PlainSums, Sources
 
 if TYPE_CHECKING:  # it needs Triton
     from .device_sums import DeviceSums
+    from .scatter_kernel import BlockKernels, SlotKernels
 
 
 class TorchStore:
@@ -44,9 +47,10 @@ class TorchStore:
                 weights = np.exp2((np.arange(layout.block_size) + 1 - layout.block_size) / layout.half_life)
                 self._block_weights = sent(weights.astype(np.float32), self.device)
         self._layer_cell = (torch.arange(layout.layers, device=self.device) * layout.experts)[None, :, None]
-        self._uploads = Uploads(self.device, torch.int64)
+        self._pool = Pool(self.device)
         self.kernels = has_triton(self.device) if kernels is None else kernels
         self._sums: PlainSums | DeviceSums = self._device_sums() if self.kernels else self.plain_sums()
+        self._kernels: SlotKernels | BlockKernels | None = self._step_kernels() if self.kernels else None
 
     @property
     def nbytes(self) -> int:
@@ -66,28 +70,27 @@ class TorchStore:
         try:
             slots = torch.full((1,), -1, dtype=torch.int64, device=self.device)
             ids = torch.zeros((self.layout.layers, self.layout.top_k), dtype=torch.int32, device=self.device)
-            self.scatter_layers(slots, ids, 1, 0, 1)
-            self.reset([self.layout.blocks - 1])
-            self.sums([End([0], 1)]).get()
+            for _ in range(2):  # the first launch compiles, later ones take another path
+                self.scatter_layers(slots, ids, 1, 0, 1)
+                self.reset([self.layout.blocks - 1])
+                self.sums([End([0], 1)]).get()
             log.info("kernels are ready after %d ms", round(1e3 * (time.perf_counter() - began)))
         except Exception as error:
             self.kernels = False
             self._sums = self.plain_sums()
             log.warning("the kernels cannot be used, plain operations are slower: %s: %s", type(error).__name__, error)
 
-    def begin_step(self) -> None:
-        """Before the first change of a step."""
-        self._sums.join()
-
     def reset(self, blocks: Sequence[int]) -> None:
         if not blocks:
             return
-        index = self._uploads.send(np.asarray(blocks, np.int64))
-        if self.layout.form == "blocks" and self.kernels:
-            from .scatter_kernel import clear_blocks
-
-            clear_blocks(self.layout, index, self.counts, self.covered, self.recent)
+        if self.kernels and self._kernels is not None:
+            host = self._pool.take(len(blocks))
+            host.items[: len(blocks)] = array("i", blocks)
+            self._kernels.clear(host.words, len(blocks))
+            host.queued()
+            self._pool.give(host)
             return
+        index = sent(np.asarray(blocks, np.int64), self.device)
         if self.layout.form == "slots":
             self.known[: self.scratch].view(-1, self.layout.block_size).index_fill_(0, index, 0)
             return
@@ -106,14 +109,8 @@ class TorchStore:
     def scatter_layers(self, slots: Tensor, ids: Tensor, rows: int, first: int, tokens: int) -> None:
         """Like `scatter`, by a kernel. ids: [layers · rows, top_k], of which `tokens` rows from `first` belong to
         the slots."""
-        from . import scatter_kernel
-
-        if self.layout.form == "slots":
-            scatter_kernel.scatter_slots(self.layout, ids, slots, rows, first, tokens, self.ids, self.known)
-            return
-        scatter_kernel.scatter_blocks(
-            self.layout, ids, slots, rows, first, tokens, self._words, self._covered_words, self.recent, self._block_weights
-        )
+        assert self._kernels is not None
+        self._kernels.scatter(slots, ids, rows, first, tokens)
 
     def scatter(self, slots: Tensor, ids: Tensor) -> None:
         """slots: [tokens], negative for padding; ids: [tokens, layers, top_k]."""
@@ -152,6 +149,13 @@ class TorchStore:
         from .device_sums import DeviceSums
 
         return DeviceSums(self.layout, self.device, self._sources())
+
+    def _step_kernels(self) -> SlotKernels | BlockKernels:
+        from .scatter_kernel import BlockKernels, SlotKernels
+
+        if self.layout.form == "slots":
+            return SlotKernels(self.layout, self.ids, self.known)
+        return BlockKernels(self.layout, self.counts, self._words, self.covered, self._covered_words, self.recent, self._block_weights)
 
     def _sources(self) -> Sources:
         return Sources(self.ids, self.known, None) if self.layout.form == "slots" else Sources(self.counts, self.covered, self.recent)

@@ -60,9 +60,6 @@ class PlainSums:
             self._add(columns, out.targets)
         return PlainPendingSums((layout.layers, layout.experts), out, self.device)
 
-    def join(self) -> None:
-        """Sums run on the stream of the steps."""
-
     def _add(self, columns: Array, targets: Targets) -> None:
         all_columns = sent(columns, self.device)
         chunk = max(1, _CHUNK_TOKENS // self.layout.block_size)

@@ -27,13 +27,11 @@ class Worker:
     def begin(self, meta: StepMeta) -> None:
         """Before the forward pass."""
         capture = self.capture
-        if capture is None or capture.store is None or capture.off is not None:
+        if not (meta.fresh or meta.copies) or capture is None or capture.store is None or capture.off is not None:
             return
         try:
-            capture.begin()
-            if meta.fresh or meta.copies:
-                capture.store.reset(meta.fresh)
-                capture.store.copy(meta.copies)
+            capture.store.reset(meta.fresh)
+            capture.store.copy(meta.copies)
         except Exception as error:
             capture.fail("preparing a step", error)
 
