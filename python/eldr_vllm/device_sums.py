@@ -107,7 +107,7 @@ class PendingSums:
         recent: Array | None = None
         if of.recent_type is not None:
             recent = rows[:, :at].view(of.recent_type).reshape(counts.shape)
-            recent = recent / UNITS if of.recent_type is np.int64 else recent
+            recent = recent * (1 / UNITS) if of.recent_type is np.int64 else recent
         return Sums(counts, rows[:, at + cells], recent)
 
     def __del__(self) -> None:

@@ -35,9 +35,16 @@ class Launcher:
                 self._direct = False
                 self._made.clear()
         made = self._kernel[grid](*args, **self._constants, num_warps=4)
-        if self._direct and all(hasattr(made, name) for name in ("run", "function", "packed_metadata")):  # not with the interpreter
+        if self._direct:
+            self._keep(key, made)
+
+    def _keep(self, key: Any, made: Any) -> None:
+        """made: what Triton says it launched; None from its interpreter."""
+        try:
             from triton.runtime import driver
 
-            self._device = driver.active.get_current_device()
-            self._stream_of = driver.active.get_current_stream
-            self._made[key] = made
+            if made is not None and callable(made.run) and made.function and made.packed_metadata:
+                self._device, self._stream_of = driver.active.get_current_device(), driver.active.get_current_stream
+                self._made[key] = made
+        except (AttributeError, ImportError):
+            self._direct = False

@@ -83,7 +83,7 @@ def encode(captured: Captured) -> dict[str, Any]:
     if captured.recent is not None:
         # Rounds half up, as all implementations must: with a half-life of 1 the token at distance 9 is half a
         # unit.
-        units = captured.recent.astype(np.float64) * RECENT_UNITS
+        units = np.multiply(captured.recent, RECENT_UNITS, dtype=np.float64)
         units += 0.5
         out["recent"] = _text(units)  # not negative, so truncation rounds down
         out["half_life"] = captured.half_life
