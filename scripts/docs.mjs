@@ -11,13 +11,15 @@ import { resultsData, resultsPage } from '../dist/paper/results-page.js'
 import { errorsPage } from '../dist/report/errors-page.js'
 import { gpuPage } from '../dist/served/gpu-page.js'
 import { readEvidence } from '../dist/served/read-evidence.js'
+import { resultText } from '../dist/served/result-text.js'
 import { STEP_FIGURE, stepFigure } from '../dist/served/step-section.js'
 import { fillScalePage } from '../dist/report/scale-page.js'
 
 const docs = name => new URL(`../docs/${name}`, import.meta.url)
 const gpu = await readEvidence(new URL('../bench/gpu/serving/results/', import.meta.url))
 const gpuFigure = stepFigure(gpu.results)
-const results = name => JSON.parse(readFileSync(docs(`evidence/results/${name}.json`), 'utf8'))
+const saved = async file => JSON.parse(await resultText(docs(`evidence/results/${file}`)))
+const [whole, cut] = [await saved('whole.json.br'), await saved('cut.json.br')]
 
 for (const [name, text] of [
   ['reference/cli.md', cliPage(createProgram())],
@@ -27,15 +29,15 @@ for (const [name, text] of [
   ['reference/metrics.md', metricsPage()],
   ['reference/api.md', apiPage()],
   ['openapi.json', documentText()],
-  ['evidence/results.md', resultsPage(results('whole'), results('cut'))],
-  ...resultsData(results('whole'), results('cut')).map(([name, text]) => [`evidence/${name}`, text]),
+  ['evidence/results.md', resultsPage(whole, cut)],
+  ...resultsData(whole, cut).map(([name, text]) => [`evidence/${name}`, text]),
   ['evidence/gpu.md', gpuPage(gpu)],
   ...(gpuFigure === undefined ? [] : [[`pictures/${STEP_FIGURE}`, gpuFigure]]),
   [
     'guides/scale.md',
     fillScalePage(readFileSync(docs('guides/scale.md'), 'utf8'), {
-      ...results('scale'),
-      decisions: results('decision-scale'),
+      ...(await saved('scale.json')),
+      decisions: await saved('decision-scale.json'),
     }),
   ],
 ])

@@ -8,10 +8,12 @@ import { parseArgs } from 'node:util'
 import { DIAGRAMS } from './figures/diagrams.mjs'
 import { figureOf } from '../dist/report/figure.js'
 import { lineChart } from '../dist/report/line-chart.js'
+import { resultText } from '../dist/served/result-text.js'
 
 const docs = name => new URL(`../docs/${name}`, import.meta.url)
 const json = name => JSON.parse(readFileSync(docs(`evidence/results/${name}.json`), 'utf8'))
-const exhibits = json('whole').sections.flatMap(section => section.exhibits)
+const whole = JSON.parse(await resultText(docs('evidence/results/whole.json.br')))
+const exhibits = whole.sections.flatMap(section => section.exhibits)
 const chartsOf = id => exhibits.find(exhibit => exhibit.id === id).charts
 
 /** A chart of a saved exhibit with a legend above it. */

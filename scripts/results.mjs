@@ -1,11 +1,12 @@
-// Makes docs/evidence/results/{cut,whole}.json and the pages from them: `node scripts/results.mjs [--cut]`.
+// `node scripts/results.mjs [--cut]` makes docs/evidence/results/{cut,whole}.json.br and the pages from them.
 // The whole traces and the recorded arrivals are not in the repository but expected in ../shared; --cut makes
 // only the cut. Run `npm run build` first.
 import { execFileSync } from 'node:child_process'
-import { copyFileSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { brotliCompressSync } from 'node:zlib'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const beside = join(root, '..', 'shared')
@@ -17,7 +18,8 @@ function make(name, ...args) {
   execFileSync(process.execPath, [cli, 'reproduce', '--out', out, ...args], {
     stdio: ['ignore', 'ignore', 'inherit'],
   })
-  copyFileSync(join(out, 'results.json'), join(root, 'docs', 'evidence', 'results', `${name}.json`))
+  const text = readFileSync(join(out, 'results.json'))
+  writeFileSync(join(root, 'docs', 'evidence', 'results', `${name}.json.br`), brotliCompressSync(text))
 }
 
 mkdirSync(join(root, 'docs', 'evidence', 'results'), { recursive: true })

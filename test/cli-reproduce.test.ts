@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { ExhibitNumber, ExhibitReport, ExhibitTable } from '../src/report/exhibit.ts'
+import { resultText } from '../src/served/result-text.ts'
 import { temporaryFolder } from './trace-support.ts'
 
 const cli = fileURLToPath(new URL('../dist/cli/main.js', import.meta.url))
@@ -50,10 +51,9 @@ describe('eldr reproduce --quick', () => {
     expect(text).not.toMatch(/\d\d:\d\d/)
   })
 
-  it('gives the saved numbers of the cut: run `node scripts/results.mjs --cut` after a change that moves them', () => {
-    const saved = JSON.parse(
-      readFileSync(new URL('../docs/evidence/results/cut.json', import.meta.url), 'utf8'),
-    ) as ExhibitReport
+  it('gives the saved numbers of the cut: run `node scripts/results.mjs --cut` after a change that moves them', async () => {
+    const url = new URL('../docs/evidence/results/cut.json.br', import.meta.url)
+    const saved = JSON.parse(await resultText(url)) as ExhibitReport
     for (const id of ['fig-1', 'fig-2', 'fig-3', 'fig-4', 'fig-5', 'fig-7', 'fig-8', 'fig-9'])
       expect(exhibit(report, id)).toEqual(exhibit(saved, id))
     for (const id of ['fig-11', 'fig-12']) {

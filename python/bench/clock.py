@@ -19,11 +19,8 @@ class Clock:
         self.warm_ups, self.repeats = (8, 50) if self.on_gpu else (0, 1)
         self.name = torch.cuda.get_device_name() if self.on_gpu else "CPU, a rehearsal"
 
-    def timed(self, run: Callable[[], Any], join: Callable[[], Any] | None = None) -> dict[str, float]:
-        """join: lets the current stream wait for work that `run` queued on another one; then device_ms includes
-        that work, and stream_ms is what `run` adds to the current stream alone."""
-        device = self._on_device(run, join or _nothing) if self.on_gpu else [0.0]
-        stream = self._on_device(run, _nothing) if self.on_gpu and join is not None else device
+    def timed(self, run: Callable[[], Any]) -> dict[str, float]:
+        device = self._on_device(run) if self.on_gpu else [0.0]
         host = []
         for _ in range(self.warm_ups + self.repeats):
             begin = time.perf_counter()
@@ -34,7 +31,6 @@ class Clock:
         host = sorted(host[self.warm_ups :])
         return {
             "device_ms": round(statistics.median(device), 5),
-            "stream_ms": round(statistics.median(stream), 5),
             "host_ms": round(statistics.median(host), 5),
             "host_p90_ms": round(host[int(0.9 * (len(host) - 1))], 5),
         }
@@ -54,7 +50,7 @@ class Clock:
         if self.on_gpu:
             torch.cuda.synchronize()
 
-    def _on_device(self, run: Callable[[], Any], join: Callable[[], Any]) -> list[float]:
+    def _on_device(self, run: Callable[[], Any]) -> list[float]:
         out = []
         for _ in range(self.warm_ups + self.repeats):
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -63,13 +59,9 @@ class Clock:
             torch.cuda.set_sync_debug_mode("error")
             start.record()
             kept = run()
-            join()
             end.record()
             torch.cuda.set_sync_debug_mode("default")
             torch.cuda.synchronize()
             del kept
             out.append(start.elapsed_time(end))
         return out[self.warm_ups :]
-
-
-def _nothing() -> None: ...

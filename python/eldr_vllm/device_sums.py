@@ -111,7 +111,7 @@ class PendingSums:
         return Sums(counts, rows[:, at + cells], recent)
 
     def __del__(self) -> None:
-        """Also if nobody wants the sums: the device still writes them."""
+        """Also if the sums are never read: the device still writes them."""
         host, self._host = self._host, None
         if host is not None:
             self._of.pool.give(host)

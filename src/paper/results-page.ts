@@ -50,7 +50,7 @@ export function resultsPage(whole: ExhibitReport, cut: ExhibitReport): string {
   )
   const [head = '', ...sections] = body.split(/^(?=## )/m)
   return `${head}${about(whole, cut).join('\n\n')}\n\n${sections.join('')}
-\`npm run docs\` writes this page and the CSV files from \`results/whole.json\` and \`results/cut.json\`; \`node scripts/results.mjs\` writes those JSON files.
+\`npm run docs\` writes this page and the CSV files from \`results/whole.json.br\` and \`results/cut.json.br\` (Brotli); \`node scripts/results.mjs\` writes those.
 `
 }
 

@@ -3,7 +3,7 @@ import { markdownTable } from '../report/markdown-table.ts'
 import { fixed, many, whole } from '../report/numbers.ts'
 import { meanInterval } from '../sim/confidence.ts'
 import type { ResultOf } from './result-file.ts'
-import { quantile } from './step-fit.ts'
+import { median, signed } from './capture-numbers.ts'
 
 /** Added to a prefill leg, at most. */
 const TARGET_MS = 0.3
@@ -14,15 +14,6 @@ const addedMs = ({ withMs, withoutMs }: { readonly withMs: number[]; readonly wi
 export function captureCostSection(results: readonly ResultOf<'capture-cost'>[]): string[] {
   const cells = results.flatMap(({ model, captureCost }) => captureCost.cells.map(cell => ({ model, cell })))
   if (cells.length === 0) return []
-  const parts = results.flatMap(({ model, captureCost }) =>
-    (captureCost.parts ?? []).map(part => [
-      model.name,
-      whole(part.promptTokens),
-      part.part,
-      fixed(part.ms, 3),
-      part.how,
-    ]),
-  )
   const throughput = results.flatMap(({ captureCost }) =>
     (captureCost.throughput ?? []).map(
       one =>
@@ -32,15 +23,24 @@ export function captureCostSection(results: readonly ResultOf<'capture-cost'>[])
   const isMissed = cells.some(({ cell }) => meanInterval(addedMs(cell)).mean > TARGET_MS)
   return [
     '## Cost of capture, GPU-served',
-    'The prefill leg of a request with the plugin beside the same leg without it, in interleaved pairs; host and device time together. The difference is with minus without, pair by pair.',
+    'The prefill leg of a request with capture beside the same leg without it, in interleaved pairs; host and device time together. The difference is with minus without, pair by pair.',
     markdownTable(
-      ['model', 'prompt tokens', 'pairs', 'without ms, median', 'added ms, median', 'added ms, mean ± 95 %'],
-      1,
+      [
+        'model',
+        'without capture',
+        'prompt tokens',
+        'pairs',
+        'without ms, median',
+        'added ms, median',
+        'added ms, mean ± 95 %',
+      ],
+      2,
       cells.map(({ model, cell }) => {
         const added = addedMs(cell)
         const { mean, half } = meanInterval(added)
         return [
           `${model.name}, ${model.layers} × ${model.experts}`,
+          cell.switched === true ? 'the same server, capture off' : 'another server, without the plugin',
           whole(cell.promptTokens),
           whole(added.length),
           fixed(median(cell.withoutMs), 2),
@@ -51,9 +51,6 @@ export function captureCostSection(results: readonly ResultOf<'capture-cost'>[])
     ),
     ...(isMissed ? [`The target of ${fixed(TARGET_MS, 1)} ms is missed.`] : []),
     ...(throughput.length === 0 ? [] : [throughput.join(' ')]),
-    ...(parts.length === 0
-      ? []
-      : ['Where it goes:', markdownTable(['model', 'prompt tokens', 'part', 'ms', 'measured by'], 1, parts)]),
   ]
 }
 
@@ -88,11 +85,11 @@ export function captureExactSection(results: readonly ResultOf<'capture-exact'>[
     ]),
   )
   return [
-    '## Capture compared with vLLM’s own, GPU-served',
+    '## Is capture exact? GPU-served',
     ...(cases.length === 0
       ? []
       : [
-          'Each server with the plugin is compared with a server that has the same flags and vLLM’s own capture (`--enable-return-routed-experts`): the same prompts, captured by other code in another process. So a difference is either an error of capture, or the two engines chose differently; [the guide](../guides/vllm.md#choices-that-differ-between-servers) says which of the two the table supports. Decode choices are compared where texts are equal; servers that do not record them have none.',
+          'Rows with *a second capture in the same forward pass*: the ids of every router are also copied to a buffer of their own, and counts made from it are compared with the plugin’s. In the other rows a server with the plugin is compared with a server that has the same flags and vLLM’s own capture (`--enable-return-routed-experts`): the same prompts, captured by other code in another process, where the engines themselves may choose differently. Decode choices are compared where texts are equal; servers that do not record them have none. [The guide](../guides/vllm.md#choices-that-differ-between-servers) has the conclusion.',
           table,
         ]),
     ...pd.map(pdInWords),
@@ -116,6 +113,3 @@ function pdInWords(pd: NonNullable<ResultOf<'capture-exact'>['captureExact']['pd
     ...(pd.ticketsLeft === undefined ? [] : [`${many(pd.ticketsLeft, 'ticket')} left.`]),
   ].join(' ')
 }
-
-const median = (values: readonly number[]): number => quantile(Float64Array.from(values).sort(), 0.5)
-const signed = (value: number, digits: number): string => `${value > 0 ? '+' : ''}${fixed(value, digits)}`

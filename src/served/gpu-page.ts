@@ -4,6 +4,7 @@
  */
 import { fixed, many } from '../report/numbers.ts'
 import { captureCostSection, captureExactSection } from './capture-section.ts'
+import { captureProfileSection } from './capture-profile-section.ts'
 import { markdownTable } from '../report/markdown-table.ts'
 import { LOAD_BALANCERS } from '../sim/compare.ts'
 import { changeOf, policiesOf } from './paired.ts'
@@ -36,6 +37,7 @@ export function gpuPage({ results, predictions, predictedWith, shapes }: GpuEvid
     ...stepSection(results, present),
     ...profileSection(shapes),
     ...captureCostSection(of('capture-cost')),
+    ...captureProfileSection(of('capture-profile')),
     ...captureExactSection(of('capture-exact')),
     ...featureSection(of('features')),
     '## Repeat it',

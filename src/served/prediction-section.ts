@@ -63,40 +63,50 @@ export function predictionSection(
   evidence: SimulationEvidence,
 ): string[] {
   const all = experiments.map(experiment => bothOf(experiment, evidence.predictions))
-  const compared = all.flatMap(comparedIn)
-  if (compared.length === 0) return []
-  const again = compared.some(({ after }) => after !== undefined)
+  const first = all.filter(({ after }) => after.length > 0)
+  const later = all.filter(({ after }) => after.length === 0)
+  const [firstCompared, laterCompared] = [first.flatMap(comparedIn), later.flatMap(comparedIn)]
+  if (firstCompared.length + laterCompared.length === 0) return []
   return [
     '## Served beside simulated',
-    'The simulator had the profile of one engine alone, the recorded experts of the served engine, and the same requests at the same times; its decode workers share one GPU (`--topology` such as `4D/4`). *Difference* is simulated minus served, in points.',
-    `**Predicted before the runs.** The results name the hashes of these files. ${verdict(compared, one => one.before)}`,
-    ...(again
-      ? [
-          `**Simulated afterwards, with the corrected fit.** ${correction(evidence)}${verdict(compared, one => one.after)}`,
-        ]
-      : []),
-    markdownTable(
-      [
-        'load',
-        'policy',
-        'change against jsq',
-        'GPU-served',
-        'predicted',
-        'difference',
-        ...(again ? ['simulated afterwards', 'difference'] : []),
-      ],
-      3,
-      compared.map(one => [
-        one.load,
-        one.policy,
-        one.measure,
-        change(one.served),
-        ...simulatedCells(one.before),
-        ...(again ? simulatedCells(one.after) : []),
-      ]),
-    ),
-    ...absolute(all, again),
+    'The simulator had the profile of one engine alone, the recorded experts of the served engine, and the same requests at the same times; its decode workers share one GPU (`--topology` such as `4D/4`). *Difference* is simulated minus served, in points. Predictions were made before the policies ran; the results name the hashes of their files.',
+    ...(laterCompared.length === 0
+      ? []
+      : [verdict(laterCompared, one => one.before), changeTable(laterCompared), ...absolute(later)]),
+    ...(firstCompared.length === 0
+      ? []
+      : [
+          '### The first predictions, with a poor profile',
+          `**Predicted before the runs.** ${verdict(firstCompared, one => one.before)}`,
+          `**Simulated afterwards, with the corrected fit.** ${correction(evidence)}${verdict(firstCompared, one => one.after)}`,
+          changeTable(firstCompared),
+          ...absolute(first),
+        ]),
   ]
+}
+
+function changeTable(compared: readonly Compared[]): string {
+  const again = compared.some(({ after }) => after !== undefined)
+  return markdownTable(
+    [
+      'load',
+      'policy',
+      'change against jsq',
+      'GPU-served',
+      'predicted',
+      'difference',
+      ...(again ? ['simulated afterwards', 'difference'] : []),
+    ],
+    3,
+    compared.map(one => [
+      one.load,
+      one.policy,
+      one.measure,
+      change(one.served),
+      ...simulatedCells(one.before),
+      ...(again ? simulatedCells(one.after) : []),
+    ]),
+  )
 }
 
 const points = (value: number): string => cellText({ value, digits: 1, signed: true })
@@ -176,7 +186,8 @@ function bothOf(experiment: ServedExperiment, predictions: Predictions): Both {
 }
 
 /** Times themselves, which the shared device has to explain. */
-function absolute(all: readonly Both[], again: boolean): string[] {
+function absolute(all: readonly Both[]): string[] {
+  const again = all.some(({ after }) => after.length > 0)
   const rows = all.flatMap(({ load, runs, before, after }) =>
     policiesOf(runs)
       .filter(policy => before.some(run => run.policy === policy))

@@ -129,7 +129,8 @@ const captureCost = z.object({
       concurrency: z.number(),
       withMs: numbers,
       withoutMs: numbers,
-      what: z.string().optional(),
+      /** Capture was switched on and off in one server; otherwise two servers were compared. */
+      switched: z.boolean().optional(),
     }),
   ),
   throughput: z
@@ -142,9 +143,24 @@ const captureCost = z.object({
       }),
     )
     .optional(),
-  parts: z
-    .array(z.object({ promptTokens: z.number(), part: z.string(), ms: z.number(), how: z.string() }))
-    .optional(),
+})
+
+const captureProfile = z.object({
+  variants: z.array(
+    z.object({
+      promptTokens: z.number(),
+      /** By server, in the order of the prompts. */
+      rawMs: z.record(z.string(), numbers),
+      /** What each server has, each one more thing than the one before it. */
+      what: z.record(z.string(), z.string()),
+    }),
+  ),
+  timers: z.array(
+    z.object({
+      promptTokens: z.number(),
+      functions: z.record(z.string(), z.object({ usPerRequest: z.number() })),
+    }),
+  ),
 })
 
 const captureExact = z.object({
@@ -199,6 +215,7 @@ const schema = z.discriminatedUnion('kind', [
   z.object({ ...envelope, kind: z.literal('profile'), profile }),
   z.object({ ...envelope, kind: z.literal('served'), served }),
   z.object({ ...envelope, kind: z.literal('capture-cost'), captureCost }),
+  z.object({ ...envelope, kind: z.literal('capture-profile'), captureProfile }),
   z.object({ ...envelope, kind: z.literal('capture-exact'), captureExact }),
   z.object({ ...envelope, kind: z.literal('features'), features }),
 ])

@@ -1,5 +1,5 @@
-"""What capture adds to the prefill leg: the same prompts, one at a time, to a server with the plugin and to one
-without, in turn; then 16 at once."""
+"""What capture adds to the prefill leg: the same prompts, one at a time, to a server whose capture is switched on and
+off in turn, and to a server with the plugin and to one without; then 16 at once."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import argparse
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -43,13 +44,15 @@ def run(context: Context) -> None:
     result.body["log"] = [line.split("eldr: ")[-1] for line in servers["with"].lines("eldr:")][:8]
     pool = prompts.token_pool(context.lab.stage, model_folder(context.lab.stage, "tiny6"))
     for length in lengths:
-        cell = result.item(
-            "cells",
-            {"promptTokens": length, "concurrency": 1, "what": "prefill leg with NIXL hand-off"},
-            partial(measure_pairs, servers, pool, length, pairs, random.Random(length)),
-            needs_s=90,
-        )
-        say(f"{length} tokens: {cell['withoutMsQuantiles']['p50']:.2f} ms without, added {cell['addedMs']}")
+        for switched in (True, False):
+            cell = result.item(
+                "cells",
+                {"promptTokens": length, "concurrency": 1, "switched": switched},
+                partial(measure_pairs, sides_of(context, servers, switched), Client(servers["reader"]), pool, length, pairs),
+                needs_s=60,
+            )
+            words = "one server" if switched else "two servers"
+            say(f"{length} tokens, {words}: {cell['withoutMsQuantiles']['p50']:.2f} ms without, added {cell['addedMs']}")
     if options.model == "wide":
         count = 8 if context.is_dry else 160
         for turn in range(1 if context.is_dry else 2):
@@ -62,24 +65,45 @@ def run(context: Context) -> None:
     result.finish()
 
 
-def measure_pairs(servers: dict[str, Server], pool: list[int], length: int, pairs: int, rng: random.Random) -> dict[str, Any]:
-    """Both servers of a pair get the same prompt (prefix caching is off); which comes first alternates."""
-    reader = Client(servers["reader"])
-    clients = {name: Client(servers[name]) for name in ("with", "without")}
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of a pair. turn: called before each of its requests."""
+
+    client: Client
+    turn: Callable[[], None]
+
+
+def sides_of(context: Context, servers: dict[str, Server], switched: bool) -> dict[str, Side]:
+    on, off = (partial(set_capture, engines.switch_file(context), value) for value in (True, False))
+    return {
+        "with": Side(Client(servers["with"]), on),
+        "without": Side(Client(servers["with"]), off) if switched else Side(Client(servers["without"]), on),
+    }
+
+
+def set_capture(file: str, on: bool) -> None:
+    with open(file, "r+b") as opened:  # in place: the engine has it mapped
+        opened.write(bytes([on]))
+
+
+def measure_pairs(sides: dict[str, Side], reader: Client, pool: list[int], length: int, pairs: int) -> dict[str, Any]:
+    """Both sides of a pair get the same prompt (prefix caching is off); which comes first alternates."""
+    rng = random.Random(length)
     legs: dict[str, list[float]] = {"with": [], "without": []}
     decode: dict[str, list[float]] = {"with": [], "without": []}
     sent: dict[str, Any] = {}
     for index in range(pairs + WARM_UP):
         prompt = prompts.random_prompt(pool, length, rng)
-        for name in sorted(clients, reverse=index % 2 == 0):
-            first_ms, second_ms, handed = prefill_leg(clients[name], reader, prompt)
+        for name in sorted(sides, reverse=index % 2 == 0):
+            sides[name].turn()
+            first_ms, second_ms, handed = prefill_leg(sides[name].client, reader, prompt)
             if index >= WARM_UP:
                 legs[name].append(round(first_ms, 4))
                 decode[name].append(second_ms)
-            if name == "with":
-                if not handed or "counts" not in handed:
-                    raise RuntimeError(f"a hand-off without counts: {handed}")
-                sent = handed
+            if (name == "with") != bool(handed and "counts" in handed):
+                raise RuntimeError(f"a hand-off {name} capture: {handed}")
+            sent = handed or sent
+    sides["with"].turn()
     return {
         "pairs": pairs,
         "withMs": legs["with"],

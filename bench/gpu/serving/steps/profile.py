@@ -21,10 +21,10 @@ from typing import Any
 from lab import load, prompts, step_log
 from lab.engines import FINE_SIZES, Engine, eldr
 from lab.legs import Client
-from lab.models import config_of, facts
+from lab.models import config_of
 from lab.say import say
 from lab.servers import Server
-from lab.stats import linear_fit, quantiles
+from lab.stats import quantiles
 
 from . import engines
 from .common import TEMPERATURE, Context, StepKind
@@ -94,8 +94,7 @@ def run(context: Context) -> None:
         say(dict(zip(names, cell, strict=True)), {key: row[key] for key in ("stepMs", "experts", "steps")})
     if kind != "shared":
         result.part("prefill", lambda: prefill(context, measured[0], options.shape), needs_s=20)
-    join(body, options.shape, context)
-    say("fit", body["fit"])
+    join(body)
     result.finish()
 
 
@@ -213,8 +212,8 @@ def prefill(context: Context, server: Server, shape: str) -> dict[str, Any]:
     return {"ms": [round(1000 * (row[0] - row[1]), 4) for row in rows], "tokens": [row[3] for row in rows]}
 
 
-def join(body: dict[str, Any], shape: str, context: Context) -> None:
-    """All cells' steps as columns, and the fit."""
+def join(body: dict[str, Any]) -> None:
+    """All cells' steps as columns."""
     recorded_steps = sum(cell["steps"] for cell in body["cells"])
     raw = [{**row, "cell": index} for index, cell in enumerate(body["cells"]) for row in cell["raw"]]
     if any("experts" in row for row in raw):  # a few steps at the end of a cell are not counted
@@ -223,36 +222,8 @@ def join(body: dict[str, Any], shape: str, context: Context) -> None:
     columns = {name: [row[name] for row in kept] for name in (kept[0] if kept else ("ms", "batch"))}
     body["steps"] = columns
     body["kept"] = {"recorded": recorded_steps, "kept": len(kept), "how": "evenly spaced, at most 600 of each cell"}
-    body["fit"] = fit_of(columns, facts(context.lab.stage, shape, context.is_dry)["layers"])
     for cell in body["cells"]:
         cell.pop("raw", None)
-
-
-def fit_of(columns: dict[str, list[Any]], layers: int) -> dict[str, Any]:
-    """ms = base + perExpert · experts · layers + perRequest · batch; jitter: the residuals, relative to the fit."""
-    if "experts" not in columns or len(columns["ms"]) < 10:
-        return {"count": len(columns["ms"])}
-    fit = linear_fit([columns["experts"], columns["batch"]], columns["ms"])
-    base, expert, request = fit.coefficients
-    predicted = [base + expert * e + request * b for e, b in zip(columns["experts"], columns["batch"], strict=True)]
-    ratios = sorted(ms / guess for ms, guess in zip(columns["ms"], predicted, strict=True) if guess > 0)
-    return {
-        "count": fit.count,
-        "baseMs": round(base, 4),
-        "usPerExpertAndLayer": round(1000 * expert / layers, 4),
-        "usPerRequest": round(1000 * request, 4),
-        "errors": {
-            "baseMs": round(fit.errors[0], 4),
-            "usPerExpertAndLayer": round(1000 * fit.errors[1] / layers, 4),
-            "usPerRequest": round(1000 * fit.errors[2], 4),
-        },
-        "r2": round(fit.r2, 4),
-        "jitter": {"p1": at(ratios, 0.01), "p50": at(ratios, 0.5), "p99": at(ratios, 0.99)},
-    }
-
-
-def at(ordered: list[float], share: float) -> float:
-    return round(ordered[min(len(ordered) - 1, int(share * len(ordered)))], 4)
 
 
 def kv_bytes(context: Context, shape: str) -> int:

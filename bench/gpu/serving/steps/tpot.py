@@ -200,14 +200,14 @@ def one_run(context: Context, servers: dict[str, Server], settings: dict[str, An
     }
 
 
-def kept_steps(steps: list[list[step_log.Step]], first: float, limit: int = 1000) -> dict[str, list[float]]:
+def kept_steps(steps: list[list[step_log.Step]], first: float, limit: int = 250) -> dict[str, list[float]]:
     """Some of the steps, for a regression of their time on their experts."""
     flat = sorted(((worker, step) for worker, one in enumerate(steps) for step in one if step.experts), key=lambda pair: pair[1].done)
     kept = [flat[index] for index in step_log.thinned(len(flat), limit)]
     return {
         "worker": [worker for worker, _ in kept],
-        "startMs": [round(1000 * (step.done - first) - step.ms, 2) for _, step in kept],
-        "ms": [round(step.ms, 4) for _, step in kept],
+        "startMs": [round(1000 * (step.done - first) - step.ms, 1) for _, step in kept],
+        "ms": [round(step.ms, 3) for _, step in kept],
         "batch": [step.batch for _, step in kept],
         "experts": [round(step.mean_experts, 4) for _, step in kept],
     }

@@ -5,7 +5,8 @@ ELDR_INSIDE, written by lab/servers.py, asks for it:
   {"steps": FILE}         time, batch and experts of every step (recorder.py)
   {"timers": FILE}        host time of the plugin's functions (timers.py)
   {"profile": FOLDER}     torch's profiler for a few steps, when asked (torch_profile.py)
-  {"twin": FILE}          a second capture in the same forward pass (twin.py)"""
+  {"twin": FILE}          a second capture in the same forward pass (twin.py)
+  {"switch": FILE}        capture switched on and off (switch.py)"""
 
 from __future__ import annotations
 
@@ -37,3 +38,7 @@ def register() -> None:
         from . import twin
 
         twin.install(wanted["twin"])
+    if wanted.get("switch"):
+        from . import switch
+
+        switch.install(wanted["switch"])

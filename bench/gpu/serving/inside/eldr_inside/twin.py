@@ -71,5 +71,5 @@ def install(path: str) -> None:
             twin.compare(meta.tokens, part.sums.get().counts[0])
         return part
 
-    Routed.bind = bind_both  # type: ignore[method-assign]
-    Worker._part = part_and_compare  # type: ignore[method-assign]
+    Routed.bind = bind_both
+    Worker._part = part_and_compare
