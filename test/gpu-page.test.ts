@@ -145,12 +145,36 @@ describe('the page of results', () => {
         ['simulated-served-k4-b10.json', prediction(-0.11)],
       ]),
     })
-    expect(page).toMatch(
-      /\*\*Predicted before the runs\.\*\* .* \*\*0 of 2 changes of TPOT are within 3 points/,
-    )
+    expect(page).toMatch(/\*\*Predicted before the runs\.\*\* \*\*0 of 2 changes of TPOT are within 3 points/)
     expect(page).toMatch(/\*\*Simulated afterwards, .*\*\*2 of 2 changes of TPOT are within 3 points/)
     expect(page).toMatch(/\| −20\.0\s±\s0\.0\s% \| −10\.0 \| −11\.0\s±\s0\.0\s% \| −1\.0 \|/)
     expect(predicted(-0.12)).not.toContain('afterwards')
+  })
+
+  it('shows where the time of capture goes', () => {
+    const rawMs = { nixl: [10, 11, 12], counts: [10.5, 11.6, 12.4] }
+    const what = { nixl: 'NIXL alone', counts: 'capture of counts' }
+    const functions = { 'EldrConnector.build_connector_worker_meta': { usPerRequest: 487.4 } }
+    const captureProfile = {
+      variants: [{ promptTokens: 128, rawMs, what }],
+      timers: [{ promptTokens: 128, functions }],
+    }
+    const page = pageOf([envelope('capture-profile', 'capture-profile', { captureProfile })])
+    expect(page).toContain('| NIXL alone | 128 | 3 | 11.00 | · | · |')
+    expect(page).toMatch(/\| capture of counts \| 128 \| 3 \| 11\.60 \| \+0\.50 \| \+0\.50 ± 0\.25 \|/)
+    expect(page).toContain('| after the forward pass: launch the sums | 487 |')
+  })
+
+  it('says at what pace the engines ran where a prediction missed', () => {
+    expect(predicted(-0.2)).not.toContain('common pace')
+    const steps = { ms: [8, 9], batch: [25, 38], experts: [57, 59], worker: [0, 1] }
+    const { served, ...result } = servedResult({ prediction: { file: 'predicted.json', sha256: 'abc' } })
+    const { runs, ...rest } = served as { runs: object[] }
+    const page = pageOf([{ ...result, served: { ...rest, runs: runs.map(run => ({ ...run, steps })) } }], {
+      predictions: new Map([['predicted.json', prediction(-0.2)]]),
+    })
+    expect(page).toContain('the fullest engine (batch 38, 9.00 ms at the median')
+    expect(page).toContain('the emptiest (batch 25, 8.00 ms at the median')
   })
 
   it('refuses a prediction that was changed afterwards, or is missing', () => {
@@ -210,11 +234,15 @@ describe('the page of results', () => {
   })
 
   it('has the cost of capture as differences of pairs', () => {
-    const cells = [{ promptTokens: 512, concurrency: 1, withMs: [11, 12, 13], withoutMs: [10, 11.5, 12.5] }]
+    const cell = { promptTokens: 512, concurrency: 1, withMs: [11, 12, 13], withoutMs: [10, 11.5, 12.5] }
+    const cells = [cell, { ...cell, switched: true }]
     const throughput = [{ promptTokens: 512, concurrency: 16, withPerSecond: 92.5, withoutPerSecond: 94.1 }]
     const page = pageOf([envelope('capture-cost', 'capture-cost', { captureCost: { cells, throughput } })])
     // Differences 1, 0.5 and 0.5: median 0.5, mean 0.67, interval 4.303 · 0.2887/√3.
-    expect(page).toContain('| tiny6-wide, 6 × 64 | 512 | 3 | 11.50 | +0.50 | +0.67 ± 0.72 |')
+    expect(page).toContain(
+      '| tiny6-wide, 6 × 64 | another server, without the plugin | 512 | 3 | 11.50 | +0.50 | +0.67 ± 0.72 |',
+    )
+    expect(page).toContain('| tiny6-wide, 6 × 64 | the same server, capture off | 512 | 3 |')
     expect(page).toContain('The target of 0.3 ms is missed.')
     expect(page).toContain(
       '16 requests of 512 tokens at once: 92.5 requests per second with capture, 94.1 without.',

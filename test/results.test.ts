@@ -5,11 +5,16 @@ import { describe, expect, it } from 'vitest'
 import { resultsData, resultsPage } from '../src/paper/results-page.ts'
 import { verdictOf } from '../src/paper/verdicts.ts'
 import type { Exhibit, ExhibitReport } from '../src/report/exhibit.ts'
+import { resultText } from '../src/served/result-text.ts'
 import { shipped } from './data.ts'
 
 const docs = (name: string) => readFileSync(new URL(`../docs/${name}`, import.meta.url), 'utf8')
-const saved = (name: string) => JSON.parse(docs(`evidence/results/${name}.json`)) as ExhibitReport
-const [whole, cut] = [saved('whole'), saved('cut')]
+const [wholeText, cutText] = await Promise.all(
+  ['whole', 'cut'].map(name =>
+    resultText(new URL(`../docs/evidence/results/${name}.json.br`, import.meta.url)),
+  ),
+)
+const [whole, cut] = [JSON.parse(wholeText!) as ExhibitReport, JSON.parse(cutText!) as ExhibitReport]
 const exhibitsOf = ({ sections }: ExhibitReport): Exhibit[] => sections.flatMap(({ exhibits }) => exhibits)
 const page = docs('evidence/results.md')
 /** The page's text on one exhibit. */
@@ -124,7 +129,7 @@ describe('the saved results', () => {
   })
 
   it('are small and contain no absolute path', () => {
-    const texts = ['whole', 'cut'].map(name => docs(`evidence/results/${name}.json`))
+    const texts = [wholeText!, cutText!]
     expect(texts.join('').length).toBeLessThan(1e6)
     for (const text of texts) expect(text).not.toMatch(/"(\/|[A-Z]:\\)|\.\.\//)
   })

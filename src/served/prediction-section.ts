@@ -12,6 +12,8 @@ import { BASE, changeOf, meanOf, policiesOf } from './paired.ts'
 import { change, shortLoad, type ServedExperiment } from './policy-section.ts'
 import { type PredictedRun, type Prediction, predictedRuns } from './prediction.ts'
 import { completeRuns, type ServedRun } from './result-file.ts'
+import { quantile } from './step-fit.ts'
+import { type EnginePace, enginePaces } from './engine-paces.ts'
 
 /** How far the simulated change may be from the served one, in points. */
 const TOLERANCE_POINTS = 3
@@ -72,7 +74,12 @@ export function predictionSection(
     'The simulator had the profile of one engine alone, the recorded experts of the served engine, and the same requests at the same times; its decode workers share one GPU (`--topology` such as `4D/4`). *Difference* is simulated minus served, in points. Predictions were made before the policies ran; the results name the hashes of their files.',
     ...(laterCompared.length === 0
       ? []
-      : [verdict(laterCompared, one => one.before), changeTable(laterCompared), ...absolute(later)]),
+      : [
+          verdict(laterCompared, one => one.before),
+          ...paces(later, laterCompared),
+          changeTable(laterCompared),
+          ...absolute(later),
+        ]),
     ...(firstCompared.length === 0
       ? []
       : [
@@ -123,6 +130,26 @@ function verdict(compared: readonly Compared[], of: (one: Compared) => Simulated
   const within = gains.filter(one => Math.abs(one.points) <= TOLERANCE_POINTS).length
   const widest = gains.reduce((a, b) => (Math.abs(b.points) > Math.abs(a.points) ? b : a))
   return `**${within} of ${gains.length} changes of TPOT are within ${TOLERANCE_POINTS} points of the served ones**; the largest difference is ${points(widest.points)} (${widest.policy}, ${widest.measure}, ${widest.load}).`
+}
+
+/**
+ * Where a prediction of p99 missed: the engines' own steps. In the simulator, engines that take turns on one
+ * device have steps of nearly the same length.
+ */
+function paces(all: readonly Both[], compared: readonly Compared[]): string[] {
+  const missed = compared.find(
+    ({ before, isTpot, policy }) =>
+      isTpot && !LOAD_BALANCERS.includes(policy) && Math.abs(before.points) > TOLERANCE_POINTS,
+  )
+  const both = all.find(({ load }) => load === missed?.load)
+  if (missed === undefined || both === undefined) return []
+  const { fullest, emptiest } = enginePaces(both.runs.filter(({ policy }) => policy === missed.policy))
+  if (fullest.ms.length === 0) return []
+  const words = ({ batch, ms }: EnginePace) =>
+    `batch ${fixed(batch, 0)}, ${fixed(quantile(ms, 0.5), 2)} ms at the median and ${fixed(quantile(ms, 0.9), 2)} at p90`
+  return [
+    `The assumption that fails is that of a common pace. Under ${missed.policy} with ${missed.load}, the steps of the fullest engine (${words(fullest)}) take longer than those of the emptiest (${words(emptiest)}), and p99 is that of the fullest; simulated engines that take turns on one device have steps of nearly the same length.`,
+  ]
 }
 
 /** What was wrong with the profile of the predictions, and what was not used to correct it. */

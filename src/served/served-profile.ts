@@ -88,7 +88,7 @@ function prefillOf(
 ): { readonly cost: CostProfile['prefill']; readonly note: string } {
   if (prefill !== undefined) {
     const [baseUs = 0, perTokenUs = 0] = line(prefill.tokens, prefill.ms)
-    const note = `Prefill: a line through ${whole(prefill.ms.length)} recorded prompts, one at a time.`
+    const note = `Prefill: a line through ${whole(prefill.ms.length)} recorded steps of prompts alone.`
     return { cost: { baseUs, perTokenUs }, note }
   }
   if (base === undefined) throw new Error(`${name}: no prefill was recorded; name a profile to take it from`)

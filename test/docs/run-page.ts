@@ -6,9 +6,9 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
-import { createServer, type AddressInfo, type Server } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { freePort } from '../free-port.ts'
 import { modeOf, isShell, SET_UP, type Block, type Page } from './markdown.ts'
 import { missingLines } from './output.ts'
 
@@ -46,7 +46,8 @@ export async function runPage({ name, page, root, timeoutMs, onPrinted }: PageRu
     const [work, bin] = [join(folder, 'eldr'), join(folder, 'bin')]
     for (const path of [work, bin]) mkdirSync(path)
     for (const entry of CLONE_ENTRIES) symlinkSync(join(root, entry), join(work, entry))
-    const ports = await freePorts(portsOf(page))
+    const ports = new Map<number, number>()
+    for (const port of portsOf(page)) ports.set(port, await freePort())
     writePrograms(bin, root, ports.get(DEFAULT_PORT)!)
     const log = (block: Block) => join(folder, `${block.line}.log`)
     const script = join(folder, 'page.sh')
@@ -186,29 +187,6 @@ function portsOf(page: Page): Set<number> {
   for (const text of texts)
     for (const [, port] of text.matchAll(/(?:127\.0\.0\.1:|localhost:|port[ =]|port: )(\d{4,5})\b/g))
       ports.add(Number(port))
-  return ports
-}
-
-/**
- * Free ports below the ephemeral range, so that no outgoing connection of another program takes one before
- * the page's server does.
- */
-async function freePorts(wanted: ReadonlySet<number>): Promise<Map<number, number>> {
-  const ports = new Map<number, number>()
-  const servers: Server[] = []
-  for (const port of wanted) {
-    while (!ports.has(port)) {
-      const server = createServer().listen(20_000 + Math.floor(Math.random() * 12_000), '127.0.0.1')
-      const isFree = await once(server, 'listening').then(
-        () => true,
-        () => false, // taken: try another one
-      )
-      if (!isFree) continue
-      servers.push(server)
-      ports.set(port, (server.address() as AddressInfo).port)
-    }
-  }
-  await Promise.all(servers.map(async server => once(server.close(), 'close')))
   return ports
 }
 

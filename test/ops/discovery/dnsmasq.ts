@@ -3,12 +3,11 @@
  * records from its start on.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
-import { createSocket } from 'node:dgram'
-import { once } from 'node:events'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface, type Interface } from 'node:readline'
+import { freePort } from '../../free-port.ts'
 
 const PROGRAM = process.env['DNSMASQ'] ?? 'dnsmasq'
 
@@ -91,15 +90,4 @@ export async function startDnsmasq(domain: string, options: readonly string[] = 
       rmSync(folder, { recursive: true, force: true })
     },
   }
-}
-
-/** Free at this moment, for both protocols as far as one can tell. */
-async function freePort(): Promise<number> {
-  const socket = createSocket('udp4')
-  socket.bind(0, '127.0.0.1')
-  await once(socket, 'listening')
-  const { port } = socket.address()
-  socket.close()
-  await once(socket, 'close')
-  return port
 }
