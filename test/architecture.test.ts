@@ -214,8 +214,9 @@ describe('the rooms of the gateway', () => {
   })
 
   it('keep the table of engines free of imports, so that the configuration may read the names', () => {
-    const found = importsIn(join(gateway, ENGINE_TABLE))
-    expect(found.map(({ kind }) => kind).toSorted()).toEqual(['dynamic', 'type'])
+    const kinds = importsIn(join(gateway, ENGINE_TABLE)).map(({ kind }) => kind)
+    expect(kinds).toContain('dynamic')
+    expect(kinds.filter(kind => kind !== 'dynamic' && kind !== 'type')).toEqual([])
   })
 
   it('have at most 20 files per folder', () => {

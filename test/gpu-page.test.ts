@@ -245,7 +245,7 @@ describe('the page of results', () => {
     expect(page).toContain('| tiny6-wide, 6 × 64 | the same server, capture off | 512 | 3 |')
     expect(page).toContain('The target of 0.3 ms is missed.')
     expect(page).toContain(
-      '16 requests of 512 tokens at once: 92.5 requests per second with capture, 94.1 without.',
+      '16 requests of 512 tokens at once, run 1: 92.5 requests per second with capture, 94.1 without.',
     )
   })
 

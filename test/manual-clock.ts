@@ -97,9 +97,9 @@ export class ManualClock {
   }
 
   /**
-   * Moves the clock in steps until the work is done. Each step lets at least a millisecond of real time and a
-   * turn
-   * of the event loop pass, so sockets keep up, and a process that is held up loses one step and no more.
+   * Moves the clock in steps until the work is done. Each step lets at least a millisecond of real time and
+   * a turn of the event loop pass, so sockets keep up, and a process that is held up loses one step and no
+   * more.
    */
   async during<T>(work: Promise<T>, stepMs = 10): Promise<T> {
     const done = work.then(

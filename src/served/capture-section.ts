@@ -16,8 +16,8 @@ export function captureCostSection(results: readonly ResultOf<'capture-cost'>[])
   if (cells.length === 0) return []
   const throughput = results.flatMap(({ captureCost }) =>
     (captureCost.throughput ?? []).map(
-      one =>
-        `${whole(one.concurrency)} requests of ${whole(one.promptTokens)} tokens at once: ${fixed(one.withPerSecond, 1)} requests per second with capture, ${fixed(one.withoutPerSecond, 1)} without.`,
+      (one, at) =>
+        `${whole(one.concurrency)} requests of ${whole(one.promptTokens)} tokens at once, run ${at + 1}: ${fixed(one.withPerSecond, 1)} requests per second with capture, ${fixed(one.withoutPerSecond, 1)} without.`,
     ),
   )
   const isMissed = cells.some(({ cell }) => meanInterval(addedMs(cell)).mean > TARGET_MS)
@@ -89,7 +89,7 @@ export function captureExactSection(results: readonly ResultOf<'capture-exact'>[
     ...(cases.length === 0
       ? []
       : [
-          'Rows with *a second capture in the same forward pass*: the ids of every router are also copied to a buffer of their own, and counts made from it are compared with the plugin’s. In the other rows a server with the plugin is compared with a server that has the same flags and vLLM’s own capture (`--enable-return-routed-experts`): the same prompts, captured by other code in another process, where the engines themselves may choose differently. Decode choices are compared where texts are equal; servers that do not record them have none. [The guide](../guides/vllm.md#choices-that-differ-between-servers) has the conclusion.',
+          'Rows with *a second capture in the same forward pass*: the ids of every router are also copied to a buffer of their own, and counts made from it are compared with the plugin’s. One choice per prompt and layer that is only missing or only added would not show in these results; the gateway rejects such counts (`bad_sums`), and rejected none in the runs above. In the other rows a server with the plugin is compared with a server that has the same flags and vLLM’s own capture (`--enable-return-routed-experts`): the same prompts, captured by other code in another process, where the engines themselves may choose differently. Decode choices are compared where texts are equal; servers that do not record them have none. [The guide](../guides/vllm.md#choices-that-differ-between-servers) has the conclusion.',
           table,
         ]),
     ...pd.map(pdInWords),

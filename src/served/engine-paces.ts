@@ -19,7 +19,7 @@ export function enginePaces(runs: readonly Pick<ServedRun, 'steps'>[]): {
 } {
   const [fullest, emptiest]: [Step[], Step[]] = [[], []]
   for (const { steps } of runs) {
-    if (steps?.worker === undefined) continue
+    if (steps?.worker === undefined || steps.worker.length === 0) continue
     const { worker, batch, ms } = steps
     const engines = [...new Set(worker)]
       .map(engine => ms.flatMap((one, at) => (worker[at] === engine ? [{ ms: one, batch: batch[at]! }] : [])))

@@ -144,7 +144,7 @@ function paces(all: readonly Both[], compared: readonly Compared[]): string[] {
   const both = all.find(({ load }) => load === missed?.load)
   if (missed === undefined || both === undefined) return []
   const { fullest, emptiest } = enginePaces(both.runs.filter(({ policy }) => policy === missed.policy))
-  if (fullest.ms.length === 0) return []
+  if (!(quantile(fullest.ms, 0.5) > quantile(emptiest.ms, 0.5))) return []
   const words = ({ batch, ms }: EnginePace) =>
     `batch ${fixed(batch, 0)}, ${fixed(quantile(ms, 0.5), 2)} ms at the median and ${fixed(quantile(ms, 0.9), 2)} at p90`
   return [

@@ -205,33 +205,4 @@ describe('reading a hand-off', () => {
     expect(counts.byteOffset).toBe(0)
     expect(counts.buffer.byteLength).toBe(6)
   })
-
-  it('reads and checks 48 layers of 128 experts twice as fast as a loop that only reads and adds them', () => {
-    const layer = Array.from({ length: 128 }, (_, e) => e)
-    const shape = { layers: 48, experts: 128, topK: 8, minCovered: 0.5, tokens: 1016, covered: 1016 }
-    const object = encodeCounts({ ...shape, counts: Array.from({ length: 48 }, () => layer).flat() })
-    expect(object.counts.length).toBe(16384)
-    const value = JSON.parse(JSON.stringify(object)) as unknown
-    const addAll = () => {
-      const bytes = Buffer.from(object.counts, 'base64')
-      let sum = 0
-      for (let at = 0; at < bytes.length; at += 2) sum += bytes.readUInt16LE(at)
-      return sum
-    }
-    const timed = <T>(run: () => T) => {
-      const beganNs = process.hrtime.bigint()
-      const result = run()
-      return { result, us: Number(process.hrtime.bigint() - beganNs) / 1e3 }
-    }
-    // Both in turn on the same machine, and the best of many runs, because others may be interrupted.
-    const [calls, loops] = [[timed(() => readHandoffCounts(value, shape))], [timed(addAll)]]
-    for (let run = 1; run < 3000; run++) {
-      calls.push(timed(() => readHandoffCounts(value, shape)))
-      loops.push(timed(addAll))
-    }
-    expect(calls.filter(({ result }) => 'reject' in result)).toEqual([])
-    expect(loops[0]!.result).toBe(48 * ((128 * 127) / 2))
-    const best = (runs: readonly { us: number }[]) => Math.min(...runs.map(({ us }) => us))
-    expect(best(calls)).toBeLessThan(best(loops) / 2)
-  })
 })

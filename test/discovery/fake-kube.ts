@@ -5,6 +5,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
+import { freePort } from '../free-port.ts'
 
 export interface FakeEndpoint {
   readonly address: string
@@ -70,11 +71,16 @@ export class FakeKube {
     )
   }
 
-  static async start(tls?: { readonly cert: string; readonly key: string }, port = 0): Promise<FakeKube> {
+  /** `port`: that of one that was closed; by default a free one. */
+  static async start(
+    tls?: { readonly cert: string; readonly key: string },
+    port?: number,
+  ): Promise<FakeKube> {
+    const at = port ?? (await freePort())
     const server = tls === undefined ? createServer() : (createTlsServer(tls) as unknown as Server)
     const fake = new FakeKube(server)
     await new Promise<void>((resolve, reject) =>
-      server.once('error', reject).listen(port, '127.0.0.1', resolve),
+      server.once('error', reject).listen(at, '127.0.0.1', resolve),
     )
     return fake
   }

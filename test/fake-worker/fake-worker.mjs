@@ -100,11 +100,18 @@ export class FakeWorker extends Watched {
   }
 
   async accept() {
-    if (this.#server !== undefined) return
-    this.#server = createServer({ noDelay: true, allowHalfOpen: true }, socket => this.#connect(socket))
-    this.#server.listen(this.port, this.settings.host, 4096)
-    await once(this.#server, 'listening')
-    this.port = /** @type {import('node:net').AddressInfo} */ (this.#server.address()).port
+    while (this.#server === undefined) {
+      const port = this.port === 0 ? reopenablePort() : this.port
+      this.#server = createServer({ noDelay: true, allowHalfOpen: true }, socket => this.#connect(socket))
+      this.#server.listen(port, this.settings.host, 4096)
+      try {
+        await once(this.#server, 'listening')
+        this.port = port
+      } catch (error) {
+        this.#server = undefined
+        if (this.port !== 0 || /** @type {NodeJS.ErrnoException} */ (error).code !== 'EADDRINUSE') throw error
+      }
+    }
   }
 
   async refuse() {
@@ -281,4 +288,12 @@ export class FakeWorker extends Watched {
     this.#connections.add(connection)
     socket.once('close', () => this.#connections.delete(connection))
   }
+}
+
+/**
+ * Any port below the ephemeral range: a worker that refuses connections for a while or restarts must find its
+ * port free, and the kernel would give away an ephemeral one.
+ */
+function reopenablePort() {
+  return 20_000 + Math.floor(Math.random() * 12_000)
 }

@@ -10,12 +10,12 @@ import { closeLog } from '../observe/log/log-output.ts'
 import type { Hosting } from './hosting.ts'
 import { type Gateway, startGateway } from './start-gateway.ts'
 import {
+  type Inbox,
   ownerPath,
   type OwnerStart,
   pagesPath,
   runAsMember,
   tellSupervisor,
-  type ToOwner,
 } from '../scale/processes/supervisor-messages.ts'
 import { MergedMetrics, type MetricsJson, ownPart } from '../scale/processes/merged-metrics.ts'
 import { TELL } from '../scale/processes/messages.ts'
@@ -44,17 +44,13 @@ const DECLARE_MS = 1_500
 // owner.
 for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGUSR2'] as const) process.on(signal, () => {})
 
-async function run({ settings: given, folder, saved, relays }: OwnerStart): Promise<void> {
+async function run({ settings: given, folder, saved, relays }: OwnerStart, inbox: Inbox): Promise<void> {
   process.prependListener('disconnect', () => rmSync(folder, { recursive: true, force: true }))
   const save = (part: SavedState) => tellSupervisor({ kind: 'saved', saved: part })
   const { tls: _, ...server } = given.server
   const { endpoint: __, ...traces } = given.observe.traces
   const settings = settingsWith({ ...given, server, observe: { ...given.observe, traces } }, saved)
   const log = createLog(settings.observe).child({ process: 'owner' })
-  /** Messages that arrive before the gateway is ready. */
-  const early: ToOwner[] = []
-  let handle = (message: ToOwner): unknown => early.push(message)
-  process.on('message', (message: ToOwner) => handle(message))
   const merged = new MergedMetrics(saved.kept, saved.seen)
   if (saved.own !== undefined) await merged.keep(saved.own)
   for (const path of [pagesPath(folder), ownerPath(folder)]) rmSync(path, { force: true })
@@ -150,15 +146,14 @@ async function run({ settings: given, folder, saved, relays }: OwnerStart): Prom
   await new Promise<void>((listening, failed) =>
     listener.once('error', failed).listen(ownerPath(folder), listening),
   )
-  handle = message => {
+  inbox.listen(message => {
     if (message.kind === 'died') {
-      relayServer.relayDied(message.relay)
-      void relayGone(message.relay)
+      relayServer.relayDied(message.id)
+      void relayGone(message.id)
     } else if (message.kind === 'drain') gateway.drain()
     else if (message.kind === 'toggleDebug') logLevel.toggleDebug()
     else if (message.kind === 'stop') void stop()
-  }
-  early.forEach(message => handle(message))
+  })
   async function stop(): Promise<void> {
     clearInterval(saving)
     listener.close()

@@ -1,15 +1,14 @@
 /** A relay: serves requests of clients and their streams. The owner places them. Run by the supervisor. */
-import type { Socket } from 'node:net'
 import { closeLog } from '../observe/log/log-output.ts'
 import { createLog } from '../observe/log/log.ts'
 import {
+  type Inbox,
   ownerPath,
   pagesPath,
   relayPath,
   type RelayStart,
   runAsMember,
   tellSupervisor,
-  type ToRelay,
 } from '../scale/processes/supervisor-messages.ts'
 import { startRelay } from './start-relay.ts'
 
@@ -20,10 +19,10 @@ process.on('SIGHUP', () => {})
 process.on('SIGUSR2', () => {}) // the supervisor tells the owner, which tells all relays
 await runAsMember(run)
 
-async function run({ settings, folder, relay: number }: RelayStart): Promise<void> {
+async function run({ settings, folder, relay: number, id }: RelayStart, inbox: Inbox): Promise<void> {
   const log = createLog(settings.observe).child({ process: `relay-${number}` })
   const relay = await startRelay(settings, log, {
-    number,
+    id,
     owner: ownerPath(folder),
     pages: pagesPath(folder),
     own: relayPath(folder, number),
@@ -36,7 +35,7 @@ async function run({ settings, folder, relay: number }: RelayStart): Promise<voi
     await closeLog()
     process.exit(0)
   }
-  process.on('message', (message: ToRelay, socket?: Socket) => {
+  inbox.listen((message, socket) => {
     if (message.kind === 'stop') void stop()
     else if (message.kind === 'left') void relay.leave().then(stop)
     else if (message.kind === 'connection') {

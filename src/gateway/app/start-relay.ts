@@ -32,7 +32,8 @@ import { RemoteAdmission } from '../scale/processes/remote-admission.ts'
 import { remotePlacementClient } from '../scale/processes/remote-placement-client.ts'
 
 export interface RelayOptions {
-  readonly number: number
+  /** Of this process. */
+  readonly id: number
   /** Socket of the owner. */
   readonly owner: string
   /** Socket of the owner's own routes. */
@@ -78,7 +79,7 @@ export async function startRelay(settings: Settings, log: Log, options: RelayOpt
 
   const link = new RelayLink({
     path: options.owner,
-    relay: options.number,
+    relay: options.id,
     lost: (worker, left) => lost.lose(worker, left),
     room: room => admission.setRoom(room),
     logLevel: level => void (log.level = level),

@@ -132,6 +132,36 @@ describe('a response', () => {
     ).heads[0]!
     expect(headers).toEqual({ 'content-type': '1', 'content-length': '0' })
   })
+
+  it('reads each head of a connection, also one of the same length as the head before', () => {
+    const heads = [
+      'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n',
+      'HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n',
+      'HTTP/1.1 503 No\r\nContent-Length: 2\r\n\r\n',
+      'HTTP/1.1 503 No\r\nContent-Length: 2\r\n\r\n',
+    ]
+    expect(new Set(heads.map(({ length }) => length)).size).toBe(1)
+    const reader = new ReplyReader()
+    const seen: [number, unknown, string][] = []
+    for (const head of heads) {
+      let read: ReplyHead | undefined
+      let body = ''
+      const to: ReplyTarget = {
+        onHead: one => (read = one),
+        onBody: chunk => (body += chunk.toString('latin1')),
+        onBodyEnd: () => reader.reset(),
+      }
+      const length = Number(/: (\d)/.exec(head)![1])
+      expect(reader.push(Buffer.from(head + 'xyz'.slice(0, length)), to)).toBe(true)
+      seen.push([read!.status, read!.framing, body])
+    }
+    expect(seen).toEqual([
+      [200, 2, 'xy'],
+      [200, 3, 'xyz'],
+      [503, 2, 'xy'],
+      [503, 2, 'xy'],
+    ])
+  })
 })
 
 describe('an invalid response', () => {

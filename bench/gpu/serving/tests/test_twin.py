@@ -26,3 +26,7 @@ def test_choices_that_the_plugin_counted_otherwise(tmp_path: Path) -> None:
     wrong[1] = [1, 1, 1, 1]
     twin.compare(2, wrong)
     assert json.loads(path.read_text()) == {"prompts": 2, "choices": 16, "differing": 1, "byLayer": [0, 1]}
+    lost = right.copy()
+    lost[0, 0] -= 1
+    twin.compare(2, lost)
+    assert json.loads(path.read_text()) == {"prompts": 3, "choices": 24, "differing": 2, "byLayer": [1, 1]}

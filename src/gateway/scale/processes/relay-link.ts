@@ -13,6 +13,7 @@ import { ASK, ENDS, readMaybe, roleByte, roleOf, TELL, type TicketEnd, writeHand
 
 export interface LinkOptions {
   readonly path: string
+  /** Of this process. */
   readonly relay: number
   /** How long requests to the owner wait for one. */
   readonly timeoutMs?: number

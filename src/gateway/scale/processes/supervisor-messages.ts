@@ -2,6 +2,7 @@
  * Messages between the supervisor and its processes on Node's IPC channel. `connection` carries the client's
  * socket.
  */
+import type { Socket } from 'node:net'
 import { join } from 'node:path'
 import type { Settings } from '../../config/settings.ts'
 import { failureResult, type ThreadResult } from '../../routing/thread-result.ts'
@@ -13,7 +14,7 @@ export interface OwnerStart {
   /** Private folder of this gateway: sockets and copies of artifacts. */
   readonly folder: string
   readonly saved: SavedState
-  /** Running relays, which will declare their requests. */
+  /** Running relays, which will declare their requests. By `id`. */
   readonly relays: readonly number[]
 }
 
@@ -21,7 +22,13 @@ export interface RelayStart {
   readonly kind: 'start'
   readonly settings: Settings
   readonly folder: string
+  /** 1 for `relay-1`. */
   readonly relay: number
+  /**
+   * Of this process: the one that replaces it has another, so that an owner that missed the change does not
+   * take the counts of one for those of the other.
+   */
+  readonly id: number
 }
 
 /**
@@ -35,7 +42,7 @@ export interface Ping {
 export type ToOwner =
   | OwnerStart
   | Ping
-  | { readonly kind: 'died'; readonly relay: number }
+  | { readonly kind: 'died'; readonly id: number }
   | { readonly kind: 'drain' | 'stop' | 'toggleDebug' }
 /** `left`: no connection follows. */
 export type ToRelay =
@@ -63,10 +70,11 @@ export function tellSupervisor(message: FromChild): void {
 /**
  * Runs a child process: waits for its start message, runs it, and reports `ready` or the reason for failure.
  */
-export async function runAsMember<Start>(run: (start: Start) => Promise<void>): Promise<void> {
-  const start = await startMessage<Start>()
+export async function runAsMember<Start>(run: (start: Start, inbox: Inbox) => Promise<void>): Promise<void> {
+  process.on('disconnect', () => process.exit(0)) // without its supervisor it has no purpose
+  const inbox = new Inbox(process)
   try {
-    await run(start)
+    await run((await inbox.start) as Start, inbox)
     tellSupervisor({ kind: 'ready' })
   } catch (error) {
     tellSupervisor({ kind: 'failed', failure: failureResult(error) })
@@ -74,11 +82,29 @@ export async function runAsMember<Start>(run: (start: Start) => Promise<void>): 
   }
 }
 
-/** The first message. A process without its supervisor has no purpose, so it exits on disconnect. */
-function startMessage<Start>(): Promise<Start> {
-  process.on('disconnect', () => process.exit(0))
-  process.on('message', (message: Ping | { readonly kind: 'start' }) => {
-    if (message.kind === 'ping') tellSupervisor({ kind: 'pong', ping: message.ping })
-  })
-  return new Promise(resolve => process.once('message', (start: Start) => resolve(start)))
+type Listener = (message: ToOwner | ToRelay, socket?: Socket) => void
+
+/**
+ * Messages of the supervisor. Those that arrive before there is a listener wait for it: a process that is
+ * still loading reads several at once, the first of which starts it.
+ */
+export class Inbox {
+  readonly start: Promise<OwnerStart | RelayStart>
+  readonly #early: Parameters<Listener>[] = []
+  #listener: Listener = (...message) => this.#early.push(message)
+
+  constructor(channel: { on(event: 'message', listener: Listener): unknown }) {
+    this.start = new Promise(resolve =>
+      channel.on('message', (message, socket) => {
+        if (message.kind === 'start') resolve(message)
+        else if (message.kind === 'ping') tellSupervisor({ kind: 'pong', ping: message.ping })
+        else this.#listener(message, socket)
+      }),
+    )
+  }
+
+  listen(listener: Listener): void {
+    this.#listener = listener
+    for (const message of this.#early.splice(0)) listener(...message)
+  }
 }

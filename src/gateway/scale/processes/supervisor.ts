@@ -36,6 +36,9 @@ export async function startProcesses(given: Settings, log: Log): Promise<Process
   let saved: SavedState = {}
   let draining = false
   const relays: Member[] = []
+  /** Of the relays' processes. */
+  const ids: number[] = []
+  let lastId = 0
   process.once('exit', () => {
     for (const member of [...relays, owner]) member.kill()
     clean()
@@ -45,7 +48,7 @@ export async function startProcesses(given: Settings, log: Log): Promise<Process
     program: 'owner',
     log,
     spawned(child) {
-      const running = relays.flatMap(({ isReady }, n) => (isReady ? [n + 1] : []))
+      const running = relays.flatMap(({ isReady }, n) => (isReady ? ids[n]! : []))
       child.send({ kind: 'start', settings, folder, saved, relays: running } satisfies OwnerStart)
     },
     ready: () => draining && owner.tell({ kind: 'drain' }),
@@ -59,14 +62,17 @@ export async function startProcesses(given: Settings, log: Log): Promise<Process
       name: `relay-${relay}`,
       program: 'relay',
       log,
-      spawned: child => child.send({ kind: 'start', settings, folder, relay } satisfies RelayStart),
+      spawned(child) {
+        const id = (ids[relay - 1] = ++lastId)
+        child.send({ kind: 'start', settings, folder, relay, id } satisfies RelayStart)
+      },
       ready: () => handover.relayReady(),
       received(message) {
         if (message.kind === 'taken') handover.confirmed(message.connection)
       },
       pongReceived: ping => handover.pongReceived(member, ping),
       exited() {
-        owner.tell({ kind: 'died', relay })
+        owner.tell({ kind: 'died', id: ids[relay - 1]! })
         handover.relayDied(member)
       },
     })

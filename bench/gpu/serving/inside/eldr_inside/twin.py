@@ -38,7 +38,8 @@ class Twin:
         experts = counts.shape[1]
         own = [self._kept[layer][:tokens].cpu().numpy().ravel() for layer in sorted(self._kept)]
         mine = np.stack([np.bincount(ids, minlength=experts) for ids in own])
-        differing = np.abs(mine - counts).sum(axis=1) // 2
+        missing, extra = (np.maximum(change, 0).sum(axis=1) for change in (mine - counts, counts - mine))
+        differing = np.maximum(missing, extra)
         self.by_layer = [int(value) for value in differing + np.array(self.by_layer or [0] * len(differing))]
         self.prompts += 1
         self.choices += int(mine.sum())
