@@ -11,7 +11,7 @@ import { resultsData, resultsPage } from '../dist/paper/results-page.js'
 import { errorsPage } from '../dist/report/errors-page.js'
 import { gpuPage } from '../dist/served/gpu-page.js'
 import { readEvidence } from '../dist/served/read-evidence.js'
-import { resultText } from '../dist/served/result-text.js'
+import { resultText } from '../dist/report/result-text.js'
 import { STEP_FIGURE, stepFigure } from '../dist/served/step-section.js'
 import { fillScalePage } from '../dist/report/scale-page.js'
 

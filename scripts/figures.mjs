@@ -8,7 +8,7 @@ import { parseArgs } from 'node:util'
 import { DIAGRAMS } from './figures/diagrams.mjs'
 import { figureOf } from '../dist/report/figure.js'
 import { lineChart } from '../dist/report/line-chart.js'
-import { resultText } from '../dist/served/result-text.js'
+import { resultText } from '../dist/report/result-text.js'
 
 const docs = name => new URL(`../docs/${name}`, import.meta.url)
 const json = name => JSON.parse(readFileSync(docs(`evidence/results/${name}.json`), 'utf8'))

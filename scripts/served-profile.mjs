@@ -23,7 +23,7 @@ const dist =
 const from = path => import(new URL(path, dist))
 const { loadProfile } = await from('cost/profile-file.js')
 const { parseServedResult } = await from('served/result-file.js')
-const { resultText, writtenName } = await from('served/result-text.js')
+const { resultText, writtenName } = await from('report/result-text.js')
 const { profileText, servedProfile } = await from('served/served-profile.js')
 const [file] = positionals
 if (file === undefined) throw new Error('expected the result of a profile step')

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { ExhibitNumber, ExhibitReport, ExhibitTable } from '../src/report/exhibit.ts'
-import { resultText } from '../src/served/result-text.ts'
+import { resultText } from '../src/report/result-text.ts'
 import { temporaryFolder } from './trace-support.ts'
 
 const cli = fileURLToPath(new URL('../dist/cli/main.js', import.meta.url))

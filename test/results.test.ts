@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest'
 import { resultsData, resultsPage } from '../src/paper/results-page.ts'
 import { verdictOf } from '../src/paper/verdicts.ts'
 import type { Exhibit, ExhibitReport } from '../src/report/exhibit.ts'
-import { resultText } from '../src/served/result-text.ts'
+import { resultText } from '../src/report/result-text.ts'
 import { shipped } from './data.ts'
 
 const docs = (name: string) => readFileSync(new URL(`../docs/${name}`, import.meta.url), 'utf8')

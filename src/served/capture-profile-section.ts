@@ -38,7 +38,7 @@ export function captureProfileSection(results: readonly ResultOf<'capture-profil
         })
       }),
     ),
-    'Two servers that both capture nothing already differ by as much as capture adds, except for prompts of 128 tokens. So single processes cannot be compared to 0.3 ms, and the times on the host say more. Per request, in µs; the device works meanwhile:',
+    'The servers without capture show how far processes differ by themselves. Host time per request in µs, while the device works:',
     markdownTable(
       ['function', ...timers.map(({ promptTokens }) => `${whole(promptTokens)} tokens`)],
       1,

@@ -8,7 +8,7 @@ import { parsePrediction } from './prediction.ts'
 import type { HashedPrediction } from './prediction-section.ts'
 import type { ProfiledShape } from './profile-section.ts'
 import { parseServedResult, type ResultOf, type ServedResult } from './result-file.ts'
-import { resultText, writtenName } from './result-text.ts'
+import { resultText, writtenName } from '../report/result-text.ts'
 import { servedProfile } from './served-profile.ts'
 
 /** Simulations, made before the runs or after them; the others are results. */
