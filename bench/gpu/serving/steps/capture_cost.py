@@ -23,6 +23,7 @@ from lab.stats import paired, quantiles
 
 from . import engines
 from .common import Context, StepKind
+from .host_times import host_times
 
 WARM_UP = 8
 
@@ -44,6 +45,13 @@ def run(context: Context) -> None:
     result.body["log"] = [line.split("eldr: ")[-1] for line in servers["with"].lines("eldr:")][:8]
     pool = prompts.token_pool(context.lab.stage, model_folder(context.lab.stage, "tiny6"))
     for length in lengths:
+        timed = result.item(
+            "timers",
+            {"promptTokens": length},
+            partial(host_times, context, Client(servers["with"]), Client(servers["reader"]), pool, length, max(4, pairs // 2)),
+            needs_s=30,
+        )
+        say(f"{length} tokens, host µs per request:", {name: row["usPerRequest"] for name, row in timed["functions"].items()})
         for switched in (True, False):
             cell = result.item(
                 "cells",

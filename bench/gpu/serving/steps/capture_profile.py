@@ -23,6 +23,7 @@ from lab.stats import paired, quantiles
 
 from . import engines
 from .common import Context, StepKind
+from .host_times import host_times
 
 # Each adds something to the one before it.
 VARIANTS = {
@@ -74,7 +75,7 @@ def run(context: Context) -> None:
         timed = result.item(
             "timers",
             {"promptTokens": length},
-            partial(timers, context, servers, pool, length, max(4, rounds // 2)),
+            partial(host_times, context, Client(servers["timed"]), Client(servers["reader"]), pool, length, max(4, rounds // 2)),
             needs_s=30,
         )
         say(f"{length} tokens, host µs per request:", {name: row["usPerRequest"] for name, row in timed["functions"].items()})
@@ -101,33 +102,6 @@ def compare(servers: dict[str, Server], variants: list[str], pool: list[int], le
         "rawMs": legs,
         "what": {name: VARIANTS[name] for name in variants},
     }
-
-
-def timers(context: Context, servers: dict[str, Server], pool: list[int], length: int, requests: int) -> dict[str, Any]:
-    rng = random.Random(length + 1)
-    client, reader = Client(servers["timed"]), Client(servers["reader"])
-    for _ in range(3):
-        prefill_leg(client, reader, prompts.random_prompt(pool, length, rng))
-    before = read_timers(context)
-    for _ in range(requests):
-        prefill_leg(client, reader, prompts.random_prompt(pool, length, rng))
-    after = read_timers(context)
-    functions = {}
-    for name, (calls, ns) in after["calls"].items():
-        calls0, ns0 = before["calls"].get(name, (0, 0))
-        if calls > calls0:
-            functions[name] = {
-                "callsPerRequest": round((calls - calls0) / requests, 2),
-                "usPerRequest": round((ns - ns0) / 1000 / requests, 1),
-            }
-    return {"requests": requests, "functions": functions, "missing": after["missing"], "unit": "µs of host time, callers include callees"}
-
-
-def read_timers(context: Context) -> dict[str, Any]:
-    """Of the engine that wrote last; waits until its file is fresh."""
-    time.sleep(1.2)
-    written = sorted(Path(context.lab.stage.run).glob("timers.*.json"), key=lambda path: path.stat().st_mtime)
-    return dict(json.loads(written[-1].read_text())) if written else {"calls": {}, "missing": []}
 
 
 def operations(context: Context, servers: dict[str, Server], pool: list[int], length: int) -> dict[str, Any]:

@@ -87,12 +87,10 @@ def prefill(
 
 
 def cost_servers(context: Context, model: str) -> list[Engine]:
-    """A prefill server with the plugin, whose capture can be switched off, one without, and a reader. In a dry run
-    other steps use them too, so that few servers start, and the first has timers."""
+    """A prefill server with the plugin, whose capture can be switched off and has timers, one without, and a reader.
+    In a dry run other steps use them too, so that few servers start."""
     share = 0.1 if model == "wide" else 0.42
-    inside: dict[str, object] = {"switch": switch_file(context)}
-    if context.is_dry:
-        inside["timers"] = str(context.lab.stage.run / "timers")
+    inside: dict[str, object] = {"switch": switch_file(context), "timers": str(context.lab.stage.run / "timers")}
     return [
         prefill("with", with_plugin(), model, inside, share),
         prefill("without", plain(), model, share=share),

@@ -22,7 +22,7 @@ from . import engines
 from .common import TEMPERATURE, Context, StepKind
 
 SIZES = {"coarse": (1, 2, 4, 8, 16, 32, 64), "exact": (1, 2, 4, 8, 15, 16, 17, 18, 24, 32, 64)}
-BATCHES = (15, 16, 17, 18)
+BATCHES = (16, 17)
 
 
 def servers_of(context: Context) -> list[Engine]:
