@@ -50,12 +50,11 @@ class Model:
 
 def check_all(device: str) -> None:
     hows = ["eager"] if device == "cpu" else ["eager", "graph", "piecewise"]
-    for form in ("slots", "blocks"):
-        for half_life in (None, 33.3):
-            for experts, size in ((128, 16), (288, 33)) if half_life is not None else ((128, 16),):
-                for how in hows:
-                    for kernels in (False, True):
-                        check(Layout(LAYERS, experts, 8, BLOCKS, size, half_life, form), device, how, kernels)
+    for half_life in (None, 33.3):
+        for experts, size in ((128, 16), (288, 33)) if half_life is not None else ((128, 16),):
+            for how in hows:
+                for kernels in (False, True):
+                    check(Layout(LAYERS, experts, 8, BLOCKS, size, half_life), device, how, kernels)
     for half_life in (None, 64.0):
         check_many(device, half_life)
     print(f"checked on {device}: {', '.join(hows)}")
@@ -64,7 +63,7 @@ def check_all(device: str) -> None:
 def check_many(device: str, half_life: float | None) -> None:
     """Sums of many long prompts at once, several times, so that programs that add to the same totals meet."""
     layers, experts, blocks, requests = (48, 128, 4096, 16) if device == "cuda" else (2, 8, 40, 2)
-    store = TorchStore(Layout(layers, experts, 8, blocks, 16, half_life, "slots"), device, True)
+    store = TorchStore(Layout(layers, experts, 8, blocks, 16, half_life), device, True)
     store.ids.copy_(torch.randint(experts, store.ids.shape, device=device))
     store.known.copy_(torch.rand(store.known.shape, device=device) < 0.9)
     rng = np.random.default_rng(2)
@@ -79,13 +78,10 @@ def check(layout: Layout, device: str, how: str, kernels: bool) -> None:
     rng = np.random.default_rng(5)
     model, plain = Model(layout, device, kernels), NumpyStore(layout)
     run = recorded(model, how)
-    model.store.reset(list(range(BLOCKS)))  # remove the results of the warm-up
+    model.store.forget(list(range(BLOCKS)))  # remove the results of the warm-up
     for step in range(4):
         size = layout.block_size
         slots = rng.permutation(BLOCKS * size)[:TOKENS]
-        if layout.form == "blocks":  # a slot is computed once between two resets
-            model.store.reset(list(range(BLOCKS)))
-            plain.reset(list(range(BLOCKS)))
         slots[-7:] = -1
         model.slots.copy_(torch.from_numpy(slots))
         model.scores.copy_(torch.rand(model.scores.shape))
@@ -127,7 +123,9 @@ def compare(expected: Any, found: Any, what: str) -> None:
     np.testing.assert_array_equal(found.counts, expected.counts, what)
     np.testing.assert_array_equal(found.covered, expected.covered, what)
     if expected.recent is not None:
-        np.testing.assert_allclose(found.recent, expected.recent, rtol=1e-5, atol=1e-9, err_msg=what)
+        off = np.abs(found.recent - expected.recent)
+        assert off.max() <= 1, what
+        assert off.sum() <= 0.001 * off.size, what  # values next to a half
 
 
 if __name__ == "__main__":

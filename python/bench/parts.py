@@ -1,6 +1,5 @@
 """The measured parts of capture, each as it runs in a served engine: the hooks of a step's layers with the
-scatter, the reset of new blocks, the sums of a prompt that ends, reading and encoding them, and the distinct
-experts of a decode step."""
+scatter, the sums of a prompt that ends, reading and encoding them, and the distinct experts of a decode step."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from clock import Clock
 from eldr_vllm import wire
 from eldr_vllm.capture import Capture
 from eldr_vllm.fetched import fetched, sent
-from eldr_vllm.layout import Form, Layout
+from eldr_vllm.layout import Layout
 from eldr_vllm.recorder import KernelRecorder, PlainRecorder, Recorder
 from eldr_vllm.store import End
 from eldr_vllm.torch_store import TorchStore
@@ -29,7 +28,6 @@ class Case:
     experts: int
     top_k: int
     size: int
-    form: Form
     half_life: float | None
     blocks: int
     steps: tuple[int, ...] = (128, 512, 2048, 8192)
@@ -37,19 +35,18 @@ class Case:
 
     @property
     def layout(self) -> Layout:
-        return Layout(self.layers, self.experts, self.top_k, self.blocks, self.size, self.half_life, self.form)
+        return Layout(self.layers, self.experts, self.top_k, self.blocks, self.size, self.half_life)
 
     @property
     def about(self) -> dict[str, Any]:
-        return {"layers": self.layers, "experts": self.experts, "form": self.form, "size": self.size, "half_life": self.half_life}
+        return {"layers": self.layers, "experts": self.experts, "size": self.size, "half_life": self.half_life}
 
 
 def cases() -> Iterator[Case]:
-    """Each form at the block size at which the plugin chooses it; the most important first."""
+    """The most important first."""
     for half_life in (64.0, None):
         for layers, experts in ((48, 128), (6, 64)):
-            yield Case(layers, experts, 8, 16, "slots", half_life, 32_768, ends=(1, 16) if layers == 48 else (1,))
-            yield Case(layers, experts, 8, 64, "blocks", half_life, 8_192)
+            yield Case(layers, experts, 8, 16, half_life, 32_768, ends=(1, 16) if layers == 48 else (1,))
 
 
 def basics(clock: Clock) -> list[dict[str, Any]]:
@@ -86,7 +83,7 @@ def measured(case: Case, clock: Clock) -> list[dict[str, Any]]:
                 blocks = -(-tokens // case.size)
                 ends = [End([int(block) for block in rng.permutation(case.blocks)[:blocks]], tokens) for _ in range(count)]
                 out += [row | about | {"tokens": tokens, "ends": count} for row in _sums(case, clock, store, ends)]
-        if case.form == "slots" and case.half_life is None:
+        if case.half_life is None:
             out += [{"what": "distinct", "rows": rows} | about | _distinct(case, clock, how, rows) for rows in (16, 64, 256)]
         out.append({"what": "memory", "bytes": store.nbytes} | about)
     return out
@@ -100,8 +97,8 @@ def _recorder(case: Case, device: Any, how: str, rows: int, store: TorchStore | 
 
 def _step(case: Case, clock: Clock, store: TorchStore, tokens: int, table: Any) -> list[dict[str, Any]]:
     device = torch.device(clock.device)
-    fresh = [int(block) for block in table[: -(-tokens // case.size)]]
-    slots = torch.from_numpy((np.array(fresh)[:, None] * case.size + np.arange(case.size)).ravel()[:tokens]).to(device)
+    blocks = table[: -(-tokens // case.size)]
+    slots = torch.from_numpy((blocks[:, None] * case.size + np.arange(case.size)).ravel()[:tokens]).to(device)
     recorder = _recorder(case, device, "kernels" if store.kernels else "plain", tokens, store, False)
     capture = Capture(case.layers, case.experts, case.top_k, store, recorder, lambda: slots)
     hooks = [capture.hook(layer) for layer in range(case.layers)]
@@ -120,7 +117,7 @@ def _step(case: Case, clock: Clock, store: TorchStore, tokens: int, table: Any) 
             record()
         rows.append({"what": "record", "mode": "graph"} | clock.timed(graph.replay))
     assert capture.off is None, capture.off
-    return [*rows, {"what": "reset"} | clock.timed(lambda: store.reset(fresh))]
+    return rows
 
 
 def _sums(case: Case, clock: Clock, store: TorchStore, ends: list[End]) -> list[dict[str, Any]]:

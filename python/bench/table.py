@@ -21,7 +21,7 @@ def markdown(about: dict[str, Any]) -> str:
         parts = {row["what"] + row.get("mode", ""): row for row in rows if key_of(row) in (key, key[:-1])}
         modes = [mode for mode in ("eager", "graph") if f"record{mode}" in parts]
         body += [[*named(key), mode, *cells(parts, mode)] for mode in modes]
-    head = ["layers × experts", "store", "recent", "how", "tokens", "prompts end", "hooks", "record", "reset", "sums", "read", "encode"]
+    head = ["layers × experts", "recent", "how", "tokens", "prompts end", "hooks", "record", "sums", "read", "encode"]
     table([*head, "total device", "total host"], body)
     body = [
         [f"{row['layers']} × {row['experts']}", row["how"], str(row["rows"]), ms(row, "device_ms"), ms(row, "host_ms")]
@@ -34,19 +34,18 @@ def markdown(about: dict[str, Any]) -> str:
 
 def key_of(row: dict[str, Any]) -> tuple[Any, ...]:
     """Of a row with sums; a row of a step has no number of prompts and matches all of them."""
-    key = tuple(row.get(name) for name in ("layers", "experts", "form", "half_life", "how", "tokens"))
+    key = tuple(row.get(name) for name in ("layers", "experts", "half_life", "how", "tokens"))
     return (*key, row["ends"]) if "ends" in row else key
 
 
 def named(key: tuple[Any, ...]) -> list[str]:
-    layers, experts, form, half_life, how, tokens, ends = key
-    store = "ids per slot" if form == "slots" else "counts per block"
-    return [f"{layers} × {experts}", store, "yes" if half_life else "no", how, f"{tokens:,}", str(ends)]
+    layers, experts, half_life, how, tokens, ends = key
+    return [f"{layers} × {experts}", "yes" if half_life else "no", how, f"{tokens:,}", str(ends)]
 
 
 def cells(parts: dict[str, Any], mode: str) -> list[str]:
-    """Device (host); the sums' device time is beside the engine's stream if kernels are used."""
-    launched = [parts[f"record{mode}"], parts["reset"], parts["sums"]]
+    """Device (host)."""
+    launched = [parts[f"record{mode}"], parts["sums"]]
     waited = [parts["read"], parts["encode"]]
     out = [f"{ms(row, 'device_ms')} ({ms(row, 'host_ms')})" for row in launched] + [f"({ms(row, 'host_ms')})" for row in waited]
     device = sum(row["device_ms"] for row in launched)

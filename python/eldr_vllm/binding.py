@@ -3,7 +3,6 @@ that cannot be captured."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -203,33 +202,6 @@ def ranks() -> tuple[int, int]:
     from vllm.distributed import parallel_state
 
     return int(parallel_state.get_tensor_model_parallel_rank()), int(parallel_state.get_pp_group().rank_in_group)
-
-
-def rewrites_slots(vllm_config: Any, kv_cache_config: Any) -> bool:
-    """True if a slot may be computed again while its block stays allocated, or if prefix hits may share part
-    of a block."""
-    return (
-        vllm_config.speculative_config is not None
-        or getattr(vllm_config.kv_transfer_config, "kv_load_failure_policy", "fail") == "recompute"
-        or shares_parts_of_blocks(vllm_config, kv_cache_config)
-    )
-
-
-def shares_parts_of_blocks(vllm_config: Any, kv_cache_config: Any) -> bool:
-    """True if prefix hits may end within a block. vLLM then copies the whole block, and counts per block
-    cannot tell which of its tokens belong to the new prompt. vLLM hashes prompts in units of
-    prefix_match_unit or, by default, of the greatest common divisor of its groups' block sizes. A
-    state-space group in a mode other than "align" disables units smaller than a block. The inputs are the
-    same in scheduler and workers, so both agree; block sizes are those of one rank, since context
-    parallelism is unsupported."""
-    specs = [group.kv_cache_spec for group in kv_cache_config.kv_cache_groups]
-    for spec in specs:
-        for part in getattr(spec, "kv_cache_specs", {"": spec}).values():
-            if getattr(part, "mamba_cache_mode", "align") != "align":
-                return False
-    sizes = [int(spec.block_size) for spec in specs if getattr(spec, "prefix_cacheable", True)]
-    unit = getattr(vllm_config.cache_config, "prefix_match_unit", None) or math.gcd(*sizes)
-    return any(size > unit for size in sizes)
 
 
 def kv_bytes(kv_caches: dict[str, Any]) -> int:

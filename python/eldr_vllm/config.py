@@ -7,12 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from .layout import Form
 from .wire import MAX_HALF_LIFE
 
 
 class ConfigError(ValueError):
     """Stops the start of the server. The message says what was found and what was expected."""
+
+
+# Earlier versions had a second form of the store, without ids. These settings still start a server.
+_OBSOLETE = ("store", "record")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +26,12 @@ class Config:
     metrics: bool = False
     metrics_every: int = 1
     half_life: float | None = None
-    store: Form | None = None
-    # Store ids per slot, which calibration requests need, even if counts per block are smaller.
-    record: bool = False
     placement: str | None = None
     cluster: int | None = None
 
 
 def config_of(extra: Mapping[str, Any] | None, role: str) -> Config:
-    given = dict(extra or {})
+    given = {key: value for key, value in (extra or {}).items() if key not in _OBSOLETE}
     known = [field.name for field in fields(Config)]
     for key in given:
         if key not in known:
@@ -41,7 +41,7 @@ def config_of(extra: Mapping[str, Any] | None, role: str) -> Config:
     consumer = role == "kv_consumer"
     given.setdefault("capture", not consumer)
     given.setdefault("metrics", consumer)
-    for key in ("capture", "metrics", "record"):
+    for key in ("capture", "metrics"):
         _check(key, given.get(key, False), isinstance(given.get(key, False), bool), "true or false")
     every = given.get("metrics_every", 1)
     _check("metrics_every", every, _whole(every) and every >= 1, "a whole number from 1")
@@ -50,7 +50,6 @@ def config_of(extra: Mapping[str, Any] | None, role: str) -> Config:
         not isinstance(half_life, bool) and isinstance(half_life, (int, float)) and 1 <= half_life <= MAX_HALF_LIFE
     )
     _check("half_life", half_life, good, f"a number of tokens from 1 to {MAX_HALF_LIFE}, or null")
-    _check("store", given.get("store"), given.get("store") in (None, "slots", "blocks"), '"slots", "blocks" or null')
     _check("placement", given.get("placement"), isinstance(given.get("placement"), (str, type(None))), "a path")
     cluster = given.get("cluster")
     _check("cluster", cluster, cluster is None or (_whole(cluster) and cluster >= 0), "a whole number from 0")

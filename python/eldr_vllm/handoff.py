@@ -48,8 +48,8 @@ class HandOffs:
         self.off: str | None = None
         self.on_off: Callable[[str], None] = lambda reason: None
         self._followed: dict[str, Followed] = {}
-        self._known: dict[str, int] = {}  # by request: leading blocks that are not new (prefix hits, or from an earlier admission)
-        self._fresh: list[int] = []
+        self._held: dict[str, tuple[int, int]] = {}  # by request: tokens of its prefix hits here, and the blocks that it has
+        self._new: dict[str, list[int]] = {}  # by request: blocks that it got since the last step
         self._waiting: dict[str, tuple[Followed, dict[str, Any]]] = {}
 
     # ---- before the step -------------------------------------------------------------------------
@@ -64,52 +64,53 @@ class HandOffs:
             self._followed[rid] = Followed(request, records)
 
     def found_locally(self, rid: str, tokens: int) -> None:
-        self._known[rid] = tokens // self.block_size
+        self._held[rid] = tokens, tokens // self.block_size
 
     def admitted(self, request: Any, blocks: Sequence[int]) -> None:
         """blocks: all blocks that the request has now. Those after its prefix hits in this worker's cache are
-        new, even if another connector loads them; the experts of loaded blocks are unknown. After such a
-        load, vLLM admits the request again, with more blocks."""
+        new. After another connector has loaded some of them, vLLM admits the request again, with more blocks."""
         self.follow(request)
         rid = request.request_id
-        self._fresh.extend(blocks[self._known.get(rid, 0) :])
-        self._known[rid] = len(blocks)
+        found, held = self._held.get(rid, (0, 0))
+        self._new.setdefault(rid, []).extend(blocks[held:])
+        self._held[rid] = found, len(blocks)
 
     def step(self, out: Any) -> StepMeta:
         """out: vLLM's SchedulerOutput, before vLLM advances num_computed_tokens of the requests."""
         tokens: int = out.total_num_scheduled_tokens
         copies = getattr(out, "kv_cache_block_copies", None)
-        if tokens == 0 and not self._fresh and not copies:
+        if tokens == 0 and not self._new and not copies:
             return EMPTY_STEP
-        meta = StepMeta(tokens=tokens, fresh=self._fresh)
-        self._fresh = []
+        meta = StepMeta(tokens=tokens)
         scheduled: dict[str, int] = out.num_scheduled_tokens
         if tokens == len(scheduled):
             meta.decode_batch = tokens
         for new in out.scheduled_new_reqs:
-            if (followed := self._followed.get(new.req_id)) is not None:
-                followed.blocks = list(new.block_ids[self.group])
+            self._begins(new.req_id, new.num_computed_tokens, new.block_ids)
         cached = out.scheduled_cached_reqs
-        for rid, new_blocks in zip(cached.req_ids, cached.new_block_ids, strict=True):
-            self._blocks_of_cached(rid, new_blocks, rid in cached.resumed_req_ids, meta)
+        for rid, blocks, computed in zip(cached.req_ids, cached.new_block_ids, cached.num_computed_tokens, strict=True):
+            if blocks is None:
+                continue
+            if rid in cached.resumed_req_ids:
+                self._begins(rid, computed, blocks)
+            elif (followed := self._followed.get(rid)) is not None:
+                followed.blocks.extend(blocks[self.group])
+        if self._new:  # of requests that load KV before they begin, or that loaded some
+            meta.unknown = [block for blocks in self._new.values() for block in blocks]
+            self._new = {}
         if copies:
             meta.copies = [_pair(copy) for copy in copies]
         if self._followed:
             self._ask(scheduled, meta)
         return meta
 
-    def _blocks_of_cached(self, rid: str, new: Any, resumed: bool, meta: StepMeta) -> None:
-        if new is None:
-            return
-        blocks = new[self.group]
-        followed = self._followed.get(rid)
-        if resumed:  # admitted again, so `admitted` has already reported the new blocks
-            if followed is not None:
-                followed.blocks = list(blocks)
-            return
-        meta.fresh.extend(blocks)
-        if followed is not None:
-            followed.blocks.extend(blocks)
+    def _begins(self, rid: str, computed: int, blocks: Any) -> None:
+        """A request is in a step for the first time, or again after a preemption. If nothing but its prefix hits has
+        been computed, every token of its new blocks will be computed here before it is read."""
+        if computed <= self._held.get(rid, (0, 0))[0]:
+            self._new.pop(rid, None)
+        if (followed := self._followed.get(rid)) is not None:
+            followed.blocks = list(blocks[self.group])
 
     def _ask(self, scheduled: dict[str, int], meta: StepMeta) -> None:
         for rid, tokens in scheduled.items():
@@ -133,7 +134,7 @@ class HandOffs:
         """Returns the `kv_transfer_params` of the response, filled now if the counts are complete, otherwise
         in `received`."""
         rid = request.request_id
-        self._known.pop(rid, None)
+        self._held.pop(rid, None)
         followed = self._followed.pop(rid, None)
         if followed is None or aborted:
             return None
@@ -161,8 +162,8 @@ class HandOffs:
         for _, inner in self._waiting.values():
             inner["off"] = self.off or OFF_LATE
         self._waiting.clear()
-        self._known.clear()
-        self._fresh = []
+        self._held.clear()
+        self._new = {}
 
     def excuse(self, request: Any) -> dict[str, Any] | None:
         """`kv_transfer_params` that say why capture is off, if the request wanted counts."""
@@ -210,7 +211,7 @@ class HandOffs:
         if not followed.records:
             return
         if not self.can_record:
-            inner["decode_off"] = 'decode ids are not kept here: set "record": true in the connector\'s configuration'
+            inner["decode_off"] = "decode ids are not kept with speculative decoding"
             return
         steps: list[Array] = []
         while (ids := followed.decode.get(tokens + len(steps))) is not None:

@@ -13,14 +13,13 @@ from .store import Array
 
 
 class Pinned:
-    """words, longs, doubles: the same memory by type. values, items: words for the host; items takes an
-    array("i") without a detour through NumPy."""
+    """Words of 32 bits. values, items: the same for the host; items takes an array("i") without a detour through
+    NumPy."""
 
     def __init__(self, count: int, device: Any) -> None:
         on_device = device.type != "cpu"
         self.count = 1 << max(6, (count - 1).bit_length())
         self.words = torch.empty(self.count, dtype=torch.int32, pin_memory=on_device)
-        self.longs, self.doubles = self.words.view(torch.int64), self.words.view(torch.float64)
         self.values: Array = self.words.numpy()
         self.items: Any = memoryview(self.values)
         self._event = torch.cuda.Event() if on_device else None

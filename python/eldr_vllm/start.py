@@ -6,10 +6,10 @@ from functools import partial
 from typing import Any
 
 from . import binding, log, versions
-from .binding import Group, Unsupported
+from .binding import Unsupported
 from .config import Config
 from .handoff import HandOffs
-from .layout import Layout, choose, human
+from .layout import Layout, human
 from .metrics import Tally
 from .worker import Worker
 
@@ -30,9 +30,7 @@ def hand_offs_of(vllm_config: Any, kv_cache_config: Any, config: Config, version
         binding.check_parallel(vllm_config)
         group = binding.group_of(kv_cache_config, int(vllm_config.model_config.max_model_len))
         experts, top_k = binding.model_shape(vllm_config)
-        # Only the form of this layout is used, which does not depend on the number of layers.
-        layout = _layout(vllm_config, kv_cache_config, group, 1, experts, top_k, config)
-        can_record = layout.form == "slots" and vllm_config.speculative_config is None
+        can_record = vllm_config.speculative_config is None
         stages = int(vllm_config.parallel_config.pipeline_parallel_size)
         made = HandOffs(group.index, group.block_size, experts, top_k, stages, config.half_life, can_record)
     except Exception as error:
@@ -65,7 +63,7 @@ def worker_of(vllm_config: Any, kv_cache_config: Any, config: Config, kv_caches:
     binding.check_compiled(vllm_config, device)
     store = None
     if config.capture:
-        layout = _layout(vllm_config, kv_cache_config, group, len(layers), experts, top_k, config)
+        layout = Layout(len(layers), experts, top_k, int(kv_cache_config.num_blocks), group.block_size, config.half_life)
         store = TorchStore(layout, device)
         _log_store(layout, store.nbytes, binding.kv_bytes(kv_caches))
         store.warm()
@@ -96,16 +94,10 @@ def off_worker(stage: int, why: str) -> Worker:
     return Worker(stage, [], None, why, None)
 
 
-def _layout(vllm_config: Any, kv_cache_config: Any, group: Group, layers: int, experts: int, top_k: int, config: Config) -> Layout:
-    layout = Layout(layers, experts, top_k, int(kv_cache_config.num_blocks), group.block_size, config.half_life)
-    return choose(layout, binding.rewrites_slots(vllm_config, kv_cache_config) or config.record, config.store)
-
-
 def _log_store(layout: Layout, nbytes: int, cache: int) -> None:
-    what = "ids per slot" if layout.form == "slots" else "counts per block"
     share = f", {100 * nbytes / cache:.2f} % of the KV cache" if cache else ""
     shape = f"{layout.layers} MoE layers, {layout.experts} experts, top {layout.top_k}"
-    log.info("capturing %s; %s for %d blocks of %d: %s%s", shape, what, layout.blocks, layout.block_size, human(nbytes), share)
+    log.info("capturing %s; store for %d blocks of %d: %s%s", shape, layout.blocks, layout.block_size, human(nbytes), share)
 
 
 def _tensors(kv_caches: dict[str, Any]) -> Any:

@@ -30,18 +30,18 @@ _MAX_TOKENS: Final = 2**31 - 1
 _ABSENT: Final = object()
 
 Ints = npt.NDArray[np.integer[Any]]
-Floats = npt.NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """Counts of a prompt. counts: [layers, experts]; recent: weighted counts of the same shape, in tokens."""
+    """Counts of a prompt. counts: [layers, experts]; recent: weighted counts of the same shape, in units of 1/256
+    token."""
 
     top_k: int
     tokens: int
     covered: int
     counts: Ints
-    recent: Floats | None = None
+    recent: Ints | None = None
     half_life: float | None = None
 
 
@@ -67,9 +67,10 @@ class Handoff:
 def encode(captured: Captured) -> dict[str, Any]:
     layers, experts = captured.counts.shape
     shift = 0
-    most = int(captured.counts.max(initial=0))
-    while most >> shift > 0xFFFF:
-        shift += 1
+    if captured.tokens > 0xFFFF:  # no count exceeds the number of tokens
+        most = int(captured.counts.max(initial=0))
+        while most >> shift > 0xFFFF:
+            shift += 1
     out: dict[str, Any] = {
         "v": 1,
         "layers": int(layers),
@@ -81,11 +82,7 @@ def encode(captured: Captured) -> dict[str, Any]:
         "counts": _text(captured.counts >> shift if shift else captured.counts),
     }
     if captured.recent is not None:
-        # Rounds half up, as all implementations must: with a half-life of 1 the token at distance 9 is half a
-        # unit.
-        units = np.multiply(captured.recent, RECENT_UNITS, dtype=np.float64)
-        units += 0.5
-        out["recent"] = _text(units)  # not negative, so truncation rounds down
+        out["recent"] = _text(captured.recent)
         out["half_life"] = captured.half_life
     return out
 

@@ -27,11 +27,13 @@ class Worker:
     def begin(self, meta: StepMeta) -> None:
         """Before the forward pass."""
         capture = self.capture
-        if not (meta.fresh or meta.copies) or capture is None or capture.store is None or capture.off is not None:
+        if not (meta.unknown or meta.copies) or capture is None or capture.store is None or capture.off is not None:
             return
         try:
-            capture.store.reset(meta.fresh)
-            capture.store.copy(meta.copies)
+            if meta.copies:
+                capture.store.copy(meta.copies)
+            if meta.unknown:
+                capture.store.forget(meta.unknown)
         except Exception as error:
             capture.fail("preparing a step", error)
 

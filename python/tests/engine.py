@@ -60,6 +60,10 @@ class Request:
         return self.prompt + tuple(self.generated)
 
 
+def new_request(request: Request) -> Any:
+    return SimpleNamespace(req_id=request.request_id, block_ids=(list(request.blocks),), num_computed_tokens=request.num_computed_tokens)
+
+
 class FakeCapture:
     """Replaces capture.Capture: the test scatters."""
 
@@ -85,11 +89,10 @@ class Engine:
         self.rng, self.layout, self.budget, self.in_flight = random.Random(seed), layout, budget, in_flight
         self.size = layout.block_size
         self.stages = stages or [list(range(LAYERS))]
-        can_record = layout.form == "slots"
-        self.hand_offs = HandOffs(0, self.size, EXPERTS, TOP_K, len(self.stages), layout.half_life, can_record)
+        self.hand_offs = HandOffs(0, self.size, EXPERTS, TOP_K, len(self.stages), layout.half_life)
         self.workers = []
         for stage, layers in enumerate(self.stages):
-            share = Layout(len(layers), EXPERTS, TOP_K, layout.blocks, self.size, layout.half_life, layout.form)
+            share = Layout(len(layers), EXPERTS, TOP_K, layout.blocks, self.size, layout.half_life)
             capture: Any = FakeCapture(make_store(share)) if layers else None
             self.workers.append(Worker(stage, layers, capture, None, None))
         self.free: OrderedDict[int, None] = OrderedDict.fromkeys(range(1, layout.blocks))  # block 0 is vLLM's null block
@@ -163,7 +166,7 @@ class Engine:
     def schedule(self) -> tuple[list[tuple[Request, int]], StepMeta]:
         left, scheduled = self.budget, dict[str, int]()
         new_reqs: list[Any] = []
-        cached = SimpleNamespace(req_ids=[], new_block_ids=[], resumed_req_ids=set())
+        cached = SimpleNamespace(req_ids=[], new_block_ids=[], num_computed_tokens=[], resumed_req_ids=set())
         chosen: list[tuple[Request, int]] = []
         for request in list(self.running):
             if request not in self.running or left == 0:
@@ -185,6 +188,7 @@ class Engine:
             scheduled[request.request_id] = tokens
             cached.req_ids.append(request.request_id)
             cached.new_block_ids.append((new,) if new else None)
+            cached.num_computed_tokens.append(request.num_computed_tokens)
             chosen.append((request, tokens))
         for request in [request for request in self.loading if self.rng.random() < 0.5]:
             self.loading.remove(request)
@@ -203,7 +207,7 @@ class Engine:
                 self.hand_offs.admitted(request, request.blocks)
                 left -= tokens
                 scheduled[request.request_id] = tokens
-                new_reqs.append(SimpleNamespace(req_id=request.request_id, block_ids=(list(request.blocks),)))
+                new_reqs.append(new_request(request))
                 request.started = True
                 self.running.append(request)
                 chosen.append((request, tokens))
@@ -244,9 +248,10 @@ class Engine:
             if request.started:
                 cached.req_ids.append(request.request_id)
                 cached.new_block_ids.append((list(request.blocks),))
+                cached.num_computed_tokens.append(request.num_computed_tokens)
                 cached.resumed_req_ids.add(request.request_id)
             else:
-                new_reqs.append(SimpleNamespace(req_id=request.request_id, block_ids=(list(request.blocks),)))
+                new_reqs.append(new_request(request))
             request.started = True
             self.running.append(request)
             chosen.append((request, tokens))

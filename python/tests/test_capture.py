@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from eldr_vllm.capture import Capture
-from eldr_vllm.layout import Form, Layout
+from eldr_vllm.layout import Layout
 from eldr_vllm.messages import StepMeta
 from eldr_vllm.metrics import Tally
 from eldr_vllm.recorder import KernelRecorder, PlainRecorder
@@ -27,10 +27,10 @@ HOWS = ["cpu", "plain", "kernels"]
 class Step:
     """A model with LAYERS routers, and the contents of vLLM's forward context."""
 
-    def __init__(self, how: str, stores: bool = True, form: Form = "slots") -> None:
+    def __init__(self, how: str, stores: bool = True) -> None:
         self.slots: Any = None
         kernels = how == "kernels"
-        self.store = TorchStore(Layout(LAYERS, EXPERTS, TOP_K, 8, SIZE, form=form), "cpu", kernels) if stores else None
+        self.store = TorchStore(Layout(LAYERS, EXPERTS, TOP_K, 8, SIZE), "cpu", kernels) if stores else None
         self.recorder: Any = None
         if kernels:
             self.recorder = KernelRecorder(LAYERS, EXPERTS, TOP_K, torch.device("cpu"), self.store, observes=True)
@@ -58,7 +58,7 @@ def test_a_step_gives_the_sums_of_the_request(how: str) -> None:
     step = Step(how)
     slots = [12, 13, 14, 15, 4, 5, -1, -1]
     ids = np.concatenate([IDS, np.full((2, LAYERS, TOP_K), 15)])
-    counts = step.run(StepMeta(tokens=6, fresh=[3, 1], ends={"r": End([3, 1], 6)}), slots, ids)
+    counts = step.run(StepMeta(tokens=6, ends={"r": End([3, 1], 6)}), slots, ids)
     part = pickle.loads(pickle.dumps(counts)).parts[0]
     sums = part.sums.get()
     expected = np.stack([np.bincount(IDS[:, layer].ravel(), minlength=EXPERTS) for layer in range(LAYERS)])
@@ -132,13 +132,15 @@ def test_ids_of_all_data_parallel_ranks_are_reduced_to_our_own(how: str) -> None
 
 
 @pytest.mark.parametrize("how", HOWS)
-def test_a_copied_block_keeps_capture_enabled_with_counts_per_block(how: str) -> None:
-    step = Step(how, form="blocks")
-    step.run(StepMeta(tokens=4, fresh=[1]), [4, 5, 6, 7], IDS[:4])
-    counts = step.run(StepMeta(tokens=2, fresh=[2, 3], copies=[(1, 2)], ends={"r": End([2, 3], 6)}), [12, 13], IDS[4:])
+def test_a_copied_block_keeps_its_experts_until_it_is_forgotten(how: str) -> None:
+    step = Step(how)
+    step.run(StepMeta(tokens=4), [4, 5, 6, 7], IDS[:4])
+    counts = step.run(StepMeta(tokens=2, copies=[(1, 2)], ends={"r": End([2, 3], 6)}), [12, 13], IDS[4:])
     assert step.worker.off is None
     expected = np.stack([np.bincount(IDS[:, layer].ravel(), minlength=EXPERTS) for layer in range(LAYERS)])
     assert counts.parts[0].sums.get().counts[0].tolist() == expected.tolist()
+    counts = step.run(StepMeta(tokens=2, copies=[(1, 2)], unknown=[2], ends={"r": End([2, 3], 6)}), [12, 13], IDS[4:])
+    assert counts.parts[0].sums.get().covered.tolist() == [2]
 
 
 @pytest.mark.parametrize("how", HOWS)

@@ -24,7 +24,6 @@ def test_by_default_prefill_captures_and_decode_observes(role: str, capture: boo
         ({"half_life": 0.5}, "half_life is 0.5; expected a number of tokens from 1 to 177, or null"),
         ({"half_life": True}, "half_life is True"),
         ({"half_life": "64"}, "half_life is '64'"),
-        ({"store": "ids"}, 'store is \'ids\'; expected "slots", "blocks" or null'),
         ({"metrics_every": 0}, "metrics_every is 0; expected a whole number from 1"),
         ({"capture": 1}, "capture is 1; expected true or false"),
         ({"placement": "p.safetensors"}, "placement and cluster must be set together"),
@@ -36,6 +35,10 @@ def test_reports_invalid_settings(extra: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as error:
         config_of(extra, "kv_producer")
     assert message in str(error.value)
+
+
+def test_settings_of_earlier_versions_do_not_stop_a_server() -> None:
+    assert config_of({"store": "blocks", "record": True, "half_life": 8}, "kv_producer") == Config(half_life=8)
 
 
 def transfer(name: str, role: str, extra: dict[str, Any]) -> Any:

@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from eldr_vllm import binding
-from eldr_vllm.layout import Layout, choose
 from eldr_vllm.messages import EMPTY_STEP, StepCounts, StepMeta
 from eldr_vllm.store import End
 from eldr_vllm.worker import Worker
@@ -144,7 +142,7 @@ class Failing:
 
     def begin(self) -> None: ...
 
-    def reset(self, blocks: list[int]) -> None: ...
+    def forget(self, blocks: list[int]) -> None: ...
 
     def copy(self, pairs: list[tuple[int, int]]) -> None: ...
 
@@ -205,45 +203,6 @@ def test_statistics_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert stats.aggregate(module.EldrConnector.build_kv_connector_stats(dict(one))).data["steps"] == 2
     assert stats.reduce()["mean active experts"] == 4
     assert module.EldrConnector.build_kv_connector_stats().is_empty()
-
-
-class Aligned(StateSpaceSpec):
-    block_size = 12
-    mamba_cache_mode = "align"
-
-
-class Uncached(FullAttentionSpec):
-    block_size = 6
-    prefix_cacheable = False
-
-
-@pytest.mark.parametrize(
-    ("specs", "unit", "parts"),
-    [
-        ([FullAttentionSpec()], None, False),
-        ([FullAttentionSpec(), SlidingWindowSpec(8)], None, False),
-        ([FullAttentionSpec(), SlidingWindowSpec(8)], 2, True),
-        ([FullAttentionSpec(), Aligned()], None, True),
-        ([FullAttentionSpec(), Aligned()], 4, True),
-        ([FullAttentionSpec(), SimpleNamespace(block_size=12, kv_cache_specs={"a": Aligned(), "b": StateSpaceSpec()})], None, False),
-        ([FullAttentionSpec(), StateSpaceSpec()], 2, False),
-        ([FullAttentionSpec(), Uncached()], None, False),
-    ],
-)
-def test_ids_per_slot_if_prefix_hits_end_within_blocks(specs: list[Any], unit: int | None, parts: bool) -> None:
-    config = vllm_config()
-    config.cache_config.prefix_match_unit = unit
-    assert binding.rewrites_slots(config, kv_cache_config(*specs)) is parts
-
-
-@pytest.mark.parametrize(("experts", "can_record"), [(128, True), (64, False)])
-def test_scheduler_and_worker_choose_the_same_form(monkeypatch: pytest.MonkeyPatch, experts: int, can_record: bool) -> None:
-    config = vllm_config()
-    config.model_config.get_num_experts, config.model_config.get_num_experts_per_tok = lambda: experts, lambda: 8
-    spec = FullAttentionSpec()
-    spec.block_size = 16
-    assert scheduler(monkeypatch, config, kv_cache_config(spec))._hand_offs.can_record is can_record
-    assert (choose(Layout(48, experts, 8, 8, 16)).form == "slots") is can_record
 
 
 def test_too_many_experts_for_the_store_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:

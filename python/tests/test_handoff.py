@@ -22,15 +22,25 @@ def request(rid: str = "r", prompt: int = 10, params: Any = None) -> Any:
     )
 
 
-def output(scheduled: dict[str, int], new: dict[str, list[int]] | None = None, cached: dict[str, list[int] | None] | None = None) -> Any:
+def output(
+    scheduled: dict[str, int],
+    new: dict[str, list[int]] | None = None,
+    cached: dict[str, list[int] | None] | None = None,
+    computed: int = 0,
+    resumed: bool = False,
+) -> Any:
+    """computed: tokens of every request before the step."""
     return SimpleNamespace(
         total_num_scheduled_tokens=sum(scheduled.values()),
         num_scheduled_tokens=scheduled,
-        scheduled_new_reqs=[SimpleNamespace(req_id=rid, block_ids=([], blocks)) for rid, blocks in (new or {}).items()],
+        scheduled_new_reqs=[
+            SimpleNamespace(req_id=rid, block_ids=([], blocks), num_computed_tokens=computed) for rid, blocks in (new or {}).items()
+        ],
         scheduled_cached_reqs=SimpleNamespace(
             req_ids=list(cached or {}),
             new_block_ids=[None if blocks is None else ([], blocks) for blocks in (cached or {}).values()],
-            resumed_req_ids=set(),
+            num_computed_tokens=[computed] * len(cached or {}),
+            resumed_req_ids=set(cached or {}) if resumed else set(),
         ),
     )
 
@@ -55,7 +65,6 @@ def test_the_dictionary_is_filled_after_it_was_returned() -> None:
     hand_offs, r = made(), request()
     meta = prefilled(hand_offs, r)
     assert meta.ends["r"].blocks == [7, 8, 9]
-    assert meta.fresh == [7, 8, 9]
     answer = hand_offs.finished(r, aborted=False)
     assert answer == {"eldr": {}}
     hand_offs.received(counted("r"))
@@ -86,7 +95,6 @@ def test_a_request_that_wants_no_counts_is_not_tracked() -> None:
     hand_offs, r = made(), request(params={"do_remote_prefill": True})
     meta = prefilled(hand_offs, r)
     assert not meta.ends
-    assert meta.fresh == [7, 8, 9], "its blocks are new all the same"
     assert hand_offs.finished(r, aborted=False) is None
 
 
@@ -118,7 +126,6 @@ def test_chunks_end_once_and_with_all_blocks() -> None:
     r.num_computed_tokens = 4
     meta = hand_offs.step(output({"r": 6}, cached={"r": [3, 5]}))
     assert meta.ends["r"].blocks == [7, 3, 5]
-    assert meta.fresh == [3, 5]
     r.num_computed_tokens = 10
     assert not hand_offs.step(output({"r": 1}, cached={"r": None})).ends
 
@@ -129,12 +136,37 @@ def test_nothing_is_allocated_for_an_empty_step() -> None:
     assert hand_offs.step(output({})) is EMPTY_STEP
 
 
-def test_blocks_admitted_for_a_load_are_reset_even_if_no_token_is_scheduled() -> None:
+@pytest.mark.parametrize("params", [KV, {}])
+def test_blocks_that_are_computed_here_need_not_be_forgotten(params: Any) -> None:
+    hand_offs, r = made(), request(params=params)
+    hand_offs.found_locally("r", 4)
+    hand_offs.admitted(r, [7, 8, 9])
+    assert hand_offs.step(output({"r": 4}, {"r": [7, 8, 9]}, computed=4)).unknown == []
+    assert hand_offs.step(output({"r": 2}, cached={"r": [3]}, computed=8)).unknown == []
+    hand_offs.found_locally("r", 0)
+    hand_offs.admitted(r, [5, 6])
+    assert hand_offs.step(output({"r": 8}, cached={"r": [5, 6]}, resumed=True)).unknown == []
+
+
+@pytest.mark.parametrize("params", [KV, {}])
+def test_blocks_that_are_loaded_are_unknown_as_soon_as_they_are_allocated(params: Any) -> None:
+    hand_offs, r = made(), request(params=params)
+    hand_offs.found_locally("r", 4)
+    hand_offs.admitted(r, [7, 8, 9])
+    assert hand_offs.step(output({})).unknown == [8, 9]
+    assert hand_offs.step(output({})) is EMPTY_STEP
+    hand_offs.admitted(r, [7, 8, 9, 2])
+    assert hand_offs.step(output({"r": 2}, {"r": [7, 8, 9, 2]}, computed=12)).unknown == [2]
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_blocks_that_are_loaded_in_the_step_are_unknown_before_it(resumed: bool) -> None:
     hand_offs, r = made(), request()
     hand_offs.found_locally("r", 4)
     hand_offs.admitted(r, [7, 8, 9])
-    assert hand_offs.step(output({})).fresh == [8, 9]
-    assert hand_offs.step(output({})) is EMPTY_STEP
+    blocks = {"r": [7, 8, 9]}
+    out = output({"r": 2}, cached=dict(blocks), computed=8, resumed=True) if resumed else output({"r": 2}, blocks, computed=8)
+    assert hand_offs.step(out).unknown == [8, 9]
 
 
 def test_missing_counts_are_reported() -> None:

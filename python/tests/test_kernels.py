@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
 from eldr_vllm import sum_kernel
-from eldr_vllm.layout import Form, Layout
+from eldr_vllm.layout import Layout
 from eldr_vllm.recorder import KernelRecorder, distinct_experts
 from eldr_vllm.store import End, NumpyStore
 from eldr_vllm.torch_store import TorchStore
@@ -20,9 +20,9 @@ from eldr_vllm.torch_store import TorchStore
 SHAPES = [
     pytest.param(Layout(3, 64, 8, 40, 16), id="blocks of 16"),
     pytest.param(Layout(2, 288, 6, 9, 33), id="experts beyond a byte, a block size and a top-k that are no powers of two"),
-    pytest.param(Layout(1, 16, 1, 7, 528), id="counts beyond a byte"),
-    pytest.param(Layout(2, 700, 2, 5, 128), id="several tiles"),
-    pytest.param(Layout(3, 5, 2, 11, 3), id="rows that end within a word"),
+    pytest.param(Layout(1, 16, 1, 7, 528), id="large blocks"),
+    pytest.param(Layout(2, 700, 2, 5, 128), id="many experts"),
+    pytest.param(Layout(3, 5, 2, 11, 3), id="small and odd"),
     pytest.param(Layout(9, 70, 64, 3, 4), id="more ids per token than a program stores"),
 ]
 
@@ -30,8 +30,8 @@ SHAPES = [
 class Stores:
     """The store with kernels and the one in NumPy, with the same input."""
 
-    def __init__(self, shape: Layout, form: Form, half_life: float | None) -> None:
-        self.layout = Layout(shape.layers, shape.experts, shape.top_k, shape.blocks, shape.block_size, half_life, form)
+    def __init__(self, shape: Layout, half_life: float | None) -> None:
+        self.layout = Layout(shape.layers, shape.experts, shape.top_k, shape.blocks, shape.block_size, half_life)
         self.plain, self.kernels = NumpyStore(self.layout), TorchStore(self.layout, "cpu", kernels=True)
         self.rng = np.random.default_rng(11)
 
@@ -54,23 +54,23 @@ class Stores:
         assert found.covered.tolist() == expected.covered.tolist()
         assert (found.recent is None) == (expected.recent is None)
         if expected.recent is not None and found.recent is not None:
-            np.testing.assert_allclose(found.recent, expected.recent, rtol=1e-5, atol=1e-9)
+            off = np.abs(found.recent - expected.recent)
+            assert off.max(initial=0) <= 1
+            assert off.sum() <= 0.001 * off.size  # values next to a half
 
     def ends(self, requests: int) -> list[End]:
         layout, out = self.layout, []
         for _ in range(requests):
             blocks = [int(block) for block in self.rng.permutation(layout.blocks)]
             count = int(self.rng.integers(1, len(blocks) + 1))
-            short = 0 if layout.form == "blocks" else int(self.rng.integers(layout.block_size))  # counts per block are all or nothing
-            out.append(End(blocks[:count], count * layout.block_size - short))
+            out.append(End(blocks[:count], count * layout.block_size - int(self.rng.integers(layout.block_size))))
         return out
 
 
 @pytest.mark.parametrize("half_life", [None, 33.3])
-@pytest.mark.parametrize("form", ["slots", "blocks"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_steps_and_sums_equal_those_in_numpy(shape: Layout, form: Form, half_life: float | None) -> None:
-    stores = Stores(shape, form, half_life)
+def test_steps_and_sums_equal_those_in_numpy(shape: Layout, half_life: float | None) -> None:
+    stores = Stores(shape, half_life)
     slots = stores.rng.permutation(shape.blocks * shape.block_size)
     slots = slots[: int(0.8 * len(slots))]  # the others are unknown
     slots[3::7] = -1
@@ -82,14 +82,14 @@ def test_steps_and_sums_equal_those_in_numpy(shape: Layout, form: Form, half_lif
     for requests in (1, 5, 2, 0):  # a sum leaves nothing behind for the next
         stores.compare(stores.ends(requests))
     cleared = [0, shape.blocks - 1]
-    stores.plain.reset(cleared)
-    stores.kernels.reset(cleared)
+    stores.plain.forget(cleared)
+    stores.kernels.forget(cleared)
     stores.compare([End(list(range(shape.blocks)), shape.blocks * shape.block_size)])
 
 
 def test_long_prompts_have_larger_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sum_kernel, "_MAX_PARTS", 3)
-    stores = Stores(Layout(1, 4, 1, 9, 256), "slots", 8)
+    stores = Stores(Layout(1, 4, 1, 9, 256), 8)
     stores.scatter(np.arange(9 * 256))
     stores.compare([End(list(range(8, -1, -1)), 9 * 256 - 5), End([3], 1)])
 
@@ -131,11 +131,10 @@ def test_kernels_that_cannot_be_compiled_give_way_to_plain_operations(
 
 
 @pytest.mark.parametrize("half_life", [None, 16])
-@pytest.mark.parametrize("form", ["slots", "blocks"])
-def test_warming_leaves_the_store_empty(form: Form, half_life: float | None, caplog: pytest.LogCaptureFixture) -> None:
+def test_warming_leaves_the_store_empty(half_life: float | None, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    store = TorchStore(Layout(2, 8, 2, 4, 4, half_life, form), "cpu", kernels=True)
+    store = TorchStore(Layout(2, 8, 2, 4, 4, half_life), "cpu", kernels=True)
     store.warm()
     assert store.kernels, caplog.text
     assert "kernels are ready" in caplog.text
-    assert not any(bool(tensor.any()) for tensor in store._tensors())
+    assert not any(bool(tensor.any()) for tensor in (store.ids, store.known))

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eldr_vllm import wire
+from eldr_vllm.store import recent_units
 
 VECTORS: dict[str, Any] = json.loads((Path(__file__).parents[2] / "test" / "golden" / "wire" / "vectors.json").read_text(encoding="utf-8"))
 
@@ -29,7 +30,7 @@ def test_encodes_the_golden_object(case: dict[str, Any]) -> None:
         tokens=case["tokens"],
         covered=case["covered"],
         counts=np.array(case["counts"]).reshape(shape),
-        recent=np.array(case["recent"]).reshape(shape) if "recent" in case else None,
+        recent=recent_units(np.array(case["recent"]).reshape(shape)) if "recent" in case else None,
         half_life=case.get("half_life"),
     )
     assert json.dumps(wire.encode(captured)) == json.dumps(case["payload"])

@@ -90,13 +90,16 @@ def _logged() -> Iterator[list[str]]:
 
 @contextmanager
 def _watched(seen: dict[str, int]) -> Iterator[None]:
-    """Most prompts that ended in one step, and blocks that were reallocated."""
+    """Most prompts that ended in one step, and blocks that were allocated."""
     step = HandOffs.step
 
     def watching(self: HandOffs, out: Any) -> Any:
+        seen["allocated"] += sum(len(blocks) for blocks in self._new.values())
+        cached = out.scheduled_cached_reqs
+        for rid, blocks in zip(cached.req_ids, cached.new_block_ids, strict=True):
+            seen["allocated"] += 0 if blocks is None or rid in cached.resumed_req_ids else len(blocks[self.group])
         meta = step(self, out)
         seen["ends"] = max(seen["ends"], len(meta.ends))
-        seen["fresh"] += len(meta.fresh)
         return meta
 
     with patch.object(HandOffs, "step", watching):
@@ -123,7 +126,7 @@ def _asked(llm: Any, batch: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _run(run: dict[str, Any]) -> dict[str, Any]:
-    seen = {"ends": 0, "fresh": 0}
+    seen = {"ends": 0, "allocated": 0}
     with ExitStack() as stack:
         stack.enter_context(_watched(seen))
         for name, after in run["changes"].items():

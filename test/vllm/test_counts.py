@@ -15,9 +15,8 @@ from servers import Server, eldr, running, vllm
 WANTED = {"do_remote_decode": True, "do_remote_prefill": False}
 SMALL = ("--block-size", "32", "--num-gpu-blocks-override", "64", "--max-num-batched-tokens", "64", "--max-num-seqs", "8")
 WAYS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
-    "whole prompts, blocks of 128, counts per block": ({}, ()),
-    "chunks of 64, 64 blocks of 32, ids per slot, recent counts": ({"store": "slots", "half_life": 64}, SMALL),
-    "chunks of 64, 64 blocks of 32, counts per block, recent counts": ({"store": "blocks", "half_life": 16.5}, SMALL),
+    "whole prompts, blocks of 128": ({}, ()),
+    "chunks of 64, 64 blocks of 32, recent counts": ({"half_life": 16.5}, SMALL),
 }
 
 
@@ -54,7 +53,7 @@ def check(sent: dict[str, Any], prompt: tuple[int, ...], settings: dict[str, Any
     half_life = settings.get("half_life")
     assert sent.get("half_life") == half_life
     if half_life is not None:
-        assert np.abs(u16(sent["recent"], 6) - counts_of(prompt, half_life) * 256).max() <= 0.55
+        assert np.abs(u16(sent["recent"], 6) - counts_of(prompt, half_life) * 256).max() <= 0.5 + 1e-5
 
 
 def test_one_by_one(served: Any) -> None:

@@ -13,7 +13,7 @@ from test_counts import asked
 from test_counts import check as check_sent
 
 EXPERTS, HALF_LIFE = 64, 64
-SETTINGS = {"record": True, "half_life": HALF_LIFE}
+SETTINGS = {"half_life": HALF_LIFE}
 # One by one and several at once; before the failure, in its step, and after it.
 BATCHES = [[prompts()[0]], [prompts()[3]], list(prompts()[1:7]), [prompts()[4]], list(prompts()[1:4])]
 # Number of calls before it fails, so that the first requests still get their counts.

@@ -18,7 +18,7 @@ class Cluster:
     def __enter__(self) -> Self:
         self.prefill = vllm("prefill", self.folder, both("kv_producer", half_life=HALF_LIFE))
         self.decode = [vllm(f"decode{index}", self.folder, both("kv_consumer")) for index in range(2)]
-        self.alone = vllm("alone", self.folder, eldr("kv_both", record=True, half_life=HALF_LIFE))
+        self.alone = vllm("alone", self.folder, eldr("kv_both", half_life=HALF_LIFE))
         try:
             for server in self.all():
                 server.wait_until_ready()

@@ -61,10 +61,12 @@ class Lab:
             say("starting", ", ".join(engine.name for engine in begin))
         return out
 
-    def ready(self, engines: Sequence[Engine], stop_others: bool = True, must: bool = True) -> dict[str, Server]:
+    def ready(
+        self, engines: Sequence[Engine], stop_others: bool = True, must: bool = True, seconds: float = READY_SECONDS
+    ) -> dict[str, Server]:
         """Servers by name, ready. Without `must`, those that failed are left out."""
         servers = self.start(engines, stop_others)
-        took = wait_ready(list(servers.values()), READY_SECONDS, must=must)
+        took = wait_ready(list(servers.values()), seconds, must=must)
         say("ready:", ", ".join(f"{name} {seconds:.0f} s" for name, seconds in took.items()))
         return {name: server for name, server in servers.items() if name in took}
 

@@ -48,8 +48,7 @@ class Case:
 def cases(context: Context) -> dict[str, Case]:
     common = Engine("", model="tiny6", cache="300M", share=0.04)
     small = replace(common, max_step_tokens=64, max_requests=8, blocks=80, max_len=1024)
-    plugin = eldr("kv_both", record=True, half_life=64)
-    blocks = eldr("kv_both", store="blocks", half_life=64)
+    plugin = eldr("kv_both", half_life=64)
 
     def case(name: str, like: Engine, what: str, transfer: dict[str, Any] | None, reference: str = "", **changes: Any) -> tuple[str, Case]:
         return name, Case(replace(like, name=name, transfer=transfer, returns_experts=transfer is None, **changes), what, reference)
@@ -66,23 +65,22 @@ def cases(context: Context) -> dict[str, Case]:
             case("own-eager", common, "vLLM's capture, eager", None, is_eager=True),
             case("small", small, "chunks of 64 tokens, pool of 80 blocks", plugin, "own-small"),
             case("own-small", small, "vLLM's capture, chunks of 64 tokens, pool of 80 blocks", None),
-            case("blocks", common, "counts per block, blocks of 64", blocks, "own-64", block_size=64),
-            case("slots-64", common, "ids per slot, blocks of 64", plugin, "own-64", block_size=64),
+            case("blocks", common, "blocks of 64", plugin, "own-64", block_size=64),
             case("own-64", common, "vLLM's capture, blocks of 64", None, block_size=64),
             case("own-64-again", common, "vLLM's capture, blocks of 64, a second server", None, "own-64", block_size=64),
             case("v2", common, "runner V2 beside V1", plugin, "own", runner="V2"),
-            twin("twin-slots", "ids per slot, compiled, CUDA graphs", plugin),
-            twin("twin-blocks", "counts per block, blocks of 64", blocks, block_size=64),
-            twin("twin-v2", "ids per slot, runner V2", plugin, runner="V2"),
+            twin("twin-graphs", "compiled, CUDA graphs", plugin),
+            twin("twin-blocks", "blocks of 64", plugin, block_size=64),
+            twin("twin-v2", "runner V2", plugin, runner="V2"),
         ]
     )
 
 
 SETS = {
     "core": ("graphs", "own", "eager", "own-eager"),
-    "blocks": ("blocks", "slots-64", "own-64", "own-64-again"),
+    "blocks": ("blocks", "own-64", "own-64-again"),
     "more": ("small", "own-small", "v2", "own"),
-    "twin": ("twin-slots", "twin-blocks", "twin-v2"),
+    "twin": ("twin-graphs", "twin-blocks", "twin-v2"),
 }
 
 

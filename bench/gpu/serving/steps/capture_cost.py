@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from lab import prompts
@@ -60,7 +61,8 @@ def run(context: Context) -> None:
                 needs_s=60,
             )
             words = "one server" if switched else "two servers"
-            say(f"{length} tokens, {words}: {cell['withoutMsQuantiles']['p50']:.2f} ms without, added {cell['addedMs']}")
+            added = {name: cell[name] for name in ("addedMs", "engineAddedMs")}
+            say(f"{length} tokens, {words}: {cell['withoutMsQuantiles']['p50']:.2f} ms without, added {added}")
     if options.model == "wide":
         count = 8 if context.is_dry else 160
         for turn in range(1 if context.is_dry else 2):
@@ -75,17 +77,19 @@ def run(context: Context) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One side of a pair. turn: called before each of its requests."""
+    """One side of a pair. turn: called before each of its requests. spans: file of the times in the engine."""
 
     client: Client
     turn: Callable[[], None]
+    spans: Path
 
 
 def sides_of(context: Context, servers: dict[str, Server], switched: bool) -> dict[str, Side]:
     on, off = (partial(set_capture, engines.switch_file(context), value) for value in (True, False))
+    other = "with" if switched else "without"
     return {
-        "with": Side(Client(servers["with"]), on),
-        "without": Side(Client(servers["with"]), off) if switched else Side(Client(servers["without"]), on),
+        "with": Side(Client(servers["with"]), on, Path(engines.spans_file(context, "with"))),
+        "without": Side(Client(servers[other]), off if switched else on, Path(engines.spans_file(context, other))),
     }
 
 
@@ -99,12 +103,15 @@ def measure_pairs(sides: dict[str, Side], reader: Client, pool: list[int], lengt
     rng = random.Random(length)
     legs: dict[str, list[float]] = {"with": [], "without": []}
     decode: dict[str, list[float]] = {"with": [], "without": []}
+    asked: dict[Path, list[str]] = {side.spans: [] for side in sides.values()}
+    before = {file: len(read_spans(file)) for file in asked}
     sent: dict[str, Any] = {}
     for index in range(pairs + WARM_UP):
         prompt = prompts.random_prompt(pool, length, rng)
         for name in sorted(sides, reverse=index % 2 == 0):
             sides[name].turn()
             first_ms, second_ms, handed = prefill_leg(sides[name].client, reader, prompt)
+            asked[sides[name].spans].append(name)
             if index >= WARM_UP:
                 legs[name].append(round(first_ms, 4))
                 decode[name].append(second_ms)
@@ -112,15 +119,37 @@ def measure_pairs(sides: dict[str, Side], reader: Client, pool: list[int], lengt
                 raise RuntimeError(f"a hand-off {name} capture: {handed}")
             sent = handed or sent
     sides["with"].turn()
+    engine = engine_times(asked, before)
     return {
         "pairs": pairs,
         "withMs": legs["with"],
         "withoutMs": legs["without"],
         "addedMs": paired(legs["with"], legs["without"]),
+        "engineWithMs": engine["with"][WARM_UP:],
+        "engineWithoutMs": engine["without"][WARM_UP:],
+        "engineAddedMs": paired(engine["with"][WARM_UP:], engine["without"][WARM_UP:]),
         "withoutMsQuantiles": quantiles(legs["without"]),
         "decodeLegMs": {name: quantiles(values) for name, values in decode.items()},
         "sent": {key: value for key, value in sent.items() if key not in ("counts", "recent")},
     }
+
+
+def read_spans(file: Path) -> list[float]:
+    return [float(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def engine_times(asked: dict[Path, list[str]], before: dict[Path, int]) -> dict[str, list[float]]:
+    """Of each side. asked: whose requests a server got, in order."""
+    out: dict[str, list[float]] = {"with": [], "without": []}
+    for file, names in asked.items():
+        end = time.monotonic() + 10
+        while len(spans := read_spans(file)[before[file] :]) < len(names):  # written several times a second
+            if time.monotonic() > end:
+                raise RuntimeError(f"{file.name}: {len(spans)} times for {len(names)} requests")
+            time.sleep(0.1)
+        for name, ms in zip(names, spans, strict=True):
+            out[name].append(ms)
+    return out
 
 
 def measure_throughput(servers: dict[str, Server], pool: list[int], length: int, count: int, turn: int) -> dict[str, Any]:

@@ -16,7 +16,7 @@ def alone(context: Context, model: str = "wide", **settings: object) -> Engine:
     return Engine(
         "alone",
         model=model,
-        transfer=eldr("kv_both", record=True, half_life=HALF_LIFE, metrics=True),
+        transfer=eldr("kv_both", half_life=HALF_LIFE, metrics=True),
         graph_sizes=FINE_SIZES,
         block_size=128,
         prefix_caching=False,
@@ -92,10 +92,14 @@ def cost_servers(context: Context, model: str) -> list[Engine]:
     share = 0.1 if model == "wide" else 0.42
     inside: dict[str, object] = {"switch": switch_file(context), "timers": str(context.lab.stage.run / "timers")}
     return [
-        prefill("with", with_plugin(), model, inside, share),
-        prefill("without", plain(), model, share=share),
+        prefill("with", with_plugin(), model, inside | {"spans": spans_file(context, "with")}, share),
+        prefill("without", plain(), model, {"spans": spans_file(context, "without")}, share),
         reader(model),
     ]
+
+
+def spans_file(context: Context, name: str) -> str:
+    return str(context.lab.stage.run / f"{name}.spans")
 
 
 def switch_file(context: Context) -> str:

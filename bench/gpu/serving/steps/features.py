@@ -28,6 +28,7 @@ from lab.servers import Server, total
 
 from .common import Context, StepKind
 
+READY_SECONDS = 200.0  # some are expected to fail, and may do so by waiting
 PLUGIN = eldr("kv_both", half_life=64, metrics=True)
 PLAIN = Engine("f-plain", model="tiny6", transfer=PLUGIN, cache="300M", share=0.04)
 Figures = dict[str, Any]
@@ -104,7 +105,7 @@ def run(context: Context) -> None:
     result = context.result(name_of(context.options), "features", "features", {"features": [feature.name for feature in chosen]})
     if result.is_complete:
         return
-    servers = context.lab.ready(servers_of(context), must=False)
+    servers = context.lab.ready(servers_of(context), must=False, seconds=READY_SECONDS)
     context.start_next()
     context.describe(result, PLAIN, servers.get("f-plain"))
     asked = prompts.capture_prompts(model_folder(context.lab.stage, "tiny6"))

@@ -6,7 +6,8 @@ ELDR_INSIDE, written by lab/servers.py, asks for it:
   {"timers": FILE}        host time of the plugin's functions (timers.py)
   {"profile": FOLDER}     torch's profiler for a few steps, when asked (torch_profile.py)
   {"twin": FILE}          a second capture in the same forward pass (twin.py)
-  {"switch": FILE}        capture switched on and off (switch.py)"""
+  {"switch": FILE}        capture switched on and off (switch.py)
+  {"spans": FILE}         time of each request in the engine (spans.py)"""
 
 from __future__ import annotations
 
@@ -42,3 +43,7 @@ def register() -> None:
         from . import switch
 
         switch.install(wanted["switch"])
+    if wanted.get("spans"):
+        from . import spans
+
+        spans.install(wanted["spans"])
