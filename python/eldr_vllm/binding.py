@@ -15,6 +15,8 @@ class Unsupported(Exception):
 
 # Routers whose ids are not the model's expert ids: they include zero experts or append shared experts.
 _ROUTERS_WITH_OTHER_IDS: Final = ("ZeroExpertRouter", "AiterSharedRoutedFusedMoERouter")
+# Prefix of the names of a draft model's layers (vllm/v1/spec_decode/draft_model.py).
+_DRAFT_MODEL: Final = "draft_model."
 # With more than 256 experts, ids are stored as signed 16-bit integers.
 MAX_EXPERTS: Final = 2**15 - 1
 
@@ -134,13 +136,14 @@ def choose_again(router: Any, experts: Any, fail: Callable[[str, BaseException],
 
 
 def moe_runners(vllm_config: Any) -> list[Any]:
-    """MoE layers of this worker by increasing layer id, without draft layers of speculative decoding, which
-    have higher ids."""
+    """MoE layers of this worker by increasing layer id, without those of speculative decoding: draft layers of the
+    model have higher ids, and a draft model's layers have names of their own."""
     from vllm.model_executor.layers.fused_moe.layer import MoERunner
 
     hidden = vllm_config.model_config.get_total_num_hidden_layers()
     modules = vllm_config.compilation_config.static_forward_context.values()
-    return sorted((m for m in modules if isinstance(m, MoERunner) and m.layer_id < hidden), key=lambda m: m.layer_id)
+    found = (m for m in modules if isinstance(m, MoERunner) and m.layer_id < hidden and not str(m.layer_name).startswith(_DRAFT_MODEL))
+    return sorted(found, key=lambda m: m.layer_id)
 
 
 def kernel_of(runner: Any) -> Any:

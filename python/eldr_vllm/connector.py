@@ -19,7 +19,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 
 from . import binding, log, placement, start
 from .config import config_of
-from .handoff import HandOffs
+from .handoff import HandOffs, decode_batch
 from .messages import EMPTY_STEP, StepCounts, StepMeta
 from .stats import EldrPromMetrics, EldrStats
 from .worker import Worker
@@ -109,7 +109,7 @@ class EldrConnector(KVConnectorBase_V1, SupportsHMA):
         tokens = scheduler_output.total_num_scheduled_tokens
         if tokens == 0:
             return EMPTY_STEP
-        return StepMeta(tokens, tokens if tokens == len(scheduler_output.num_scheduled_tokens) else 0)
+        return StepMeta(tokens, decode_batch(scheduler_output))
 
     def request_finished(self, request: Any, block_ids: Sequence[int]) -> tuple[bool, dict[str, Any] | None]:
         if self._hand_offs is None:

@@ -83,8 +83,7 @@ class HandOffs:
             return EMPTY_STEP
         meta = StepMeta(tokens=tokens)
         scheduled: dict[str, int] = out.num_scheduled_tokens
-        if tokens == len(scheduled):
-            meta.decode_batch = tokens
+        meta.decode_batch = decode_batch(out)
         for new in out.scheduled_new_reqs:
             self._begins(new.req_id, new.num_computed_tokens, new.block_ids)
         cached = out.scheduled_cached_reqs
@@ -228,6 +227,14 @@ def _wanted(params: Any) -> tuple[bool, bool]:
     ours = params.get("eldr")
     records = isinstance(ours, dict) and ours.get("record") == "decode"
     return bool(params.get("do_remote_decode")) or records, records
+
+
+def decode_batch(out: Any) -> int:
+    """Requests of a step in which each computes one token, and those that speculative decoding has drafted; otherwise
+    0. A step with one token of a prompt looks the same."""
+    requests = len(out.num_scheduled_tokens)
+    drafts = sum(map(len, (getattr(out, "scheduled_spec_decode_tokens", None) or {}).values()))
+    return requests if out.total_num_scheduled_tokens - drafts == requests else 0
 
 
 def _pair(copy: Any) -> tuple[int, int]:

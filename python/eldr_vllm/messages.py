@@ -15,7 +15,7 @@ class StepMeta:
     """Scheduler → workers, before the forward pass."""
 
     tokens: int = 0
-    # Requests in the step if it is a decode step (one token per request), otherwise 0.
+    # Requests in the step if it is a decode step (one token per request, and drafts), otherwise 0.
     decode_batch: int = 0
     # Copies of blocks as (from, to), and new blocks whose KV may come from elsewhere.
     copies: list[tuple[int, int]] = field(default_factory=list)

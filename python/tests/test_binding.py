@@ -73,3 +73,23 @@ def test_whether_padding_runs(monkeypatch: pytest.MonkeyPatch, reports_none: boo
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
     assert binding.padding_runs() is runs
+
+
+def test_layers_of_speculative_decoding_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    class MoERunner:
+        def __init__(self, name: str, layer_id: int) -> None:
+            self.layer_name, self.layer_id = name, layer_id
+
+    fused = "vllm.model_executor.layers.fused_moe"
+    modules: dict[str, Any] = {name: ModuleType(name) for name in ("vllm", "vllm.model_executor", "vllm.model_executor.layers", fused)}
+    modules[f"{fused}.layer"] = ModuleType("layer")
+    modules[f"{fused}.layer"].MoERunner = MoERunner
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    names = [("model.layers.1.mlp.experts", 1), ("draft_model.model.layers.0.mlp.experts", 0), ("model.layers.0.mlp.experts", 0)]
+    layers = {name: MoERunner(name, at) for name, at in [*names, ("model.layers.2.mtp", 2)]}
+    config = SimpleNamespace(
+        model_config=SimpleNamespace(get_total_num_hidden_layers=lambda: 2),
+        compilation_config=SimpleNamespace(static_forward_context={**layers, "attention": object()}),
+    )
+    assert [runner.layer_name for runner in binding.moe_runners(config)] == ["model.layers.0.mlp.experts", "model.layers.1.mlp.experts"]

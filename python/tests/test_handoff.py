@@ -214,6 +214,14 @@ def test_a_decode_step_has_one_token_per_request() -> None:
     assert hand_offs.step(output({"a": 1, "b": 2}, cached={"a": None, "b": None})).decode_batch == 0
 
 
+def test_drafts_belong_to_a_decode_step() -> None:
+    hand_offs, out = made(), output({"a": 4, "b": 2}, cached={"a": None, "b": None})
+    out.scheduled_spec_decode_tokens = {"a": [7, 7, 7], "b": [-1]}
+    assert hand_offs.step(out).decode_batch == 2
+    out.scheduled_spec_decode_tokens = {"a": [7, 7, 7]}
+    assert hand_offs.step(out).decode_batch == 0
+
+
 def test_a_calibration_request_gets_a_slot_for_each_generated_token() -> None:
     hand_offs, r = made(), request(params={"eldr": {"record": "decode"}})
     assert not prefilled(hand_offs, r).records

@@ -137,7 +137,7 @@ def _run(run: dict[str, Any]) -> dict[str, Any]:
         core = llm.llm_engine.engine_core.engine_core
         try:
             answers = [_asked(llm, batch) for batch in run["batches"]]
-            preempted = sum(metric.value for metric in llm.get_metrics() if metric.name == "vllm:num_preemptions")
+            totals = {metric.name: metric.value for metric in llm.get_metrics() if hasattr(metric, "value")}
         finally:
             llm.llm_engine.engine_core.shutdown()
         specs = [group.kv_cache_spec for group in core.scheduler.kv_cache_config.kv_cache_groups]
@@ -145,7 +145,9 @@ def _run(run: dict[str, Any]) -> dict[str, Any]:
             "answers": answers,
             "log": lines,
             "groups": [(type(spec).__name__, spec.block_size) for spec in specs],
-            "preempted": preempted,
+            "preempted": totals["vllm:num_preemptions"],
+            "drafted": totals.get("vllm:spec_decode_num_draft_tokens", 0),
+            "accepted": totals.get("vllm:spec_decode_num_accepted_tokens", 0),
             "scheduler": type(core.scheduler).__name__,
             "in_flight": core.batch_queue_size,
             **seen,

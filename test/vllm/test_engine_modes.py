@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engines import SMALL, Result, Run, Tokens, check, run_engines, summed
+from engines import MODEL, SMALL, Result, Run, Tokens, check, run_engines, summed
 from oracle import experts_of, prompts
 
 EXPERTS, HALF_LIFE = 64, 64
@@ -23,11 +23,14 @@ def _starting_apart(tokens: int) -> list[Tokens]:
 
 LONG = prompts()[-1]
 FULL_HITS: list[list[Tokens]] = [[LONG[:128]], [LONG[:128]], [LONG[:128], LONG[:128]], [LONG[:129]], [LONG[:160]], [LONG[:160]]]
+# The model drafts for itself, so most drafts are accepted. Its layers have the same ids as those of the model.
+DRAFT = {"method": "draft_model", "model": str(MODEL), "num_speculative_tokens": 3}
 CROWD = [list(prompts()), _starting_apart(150)]
 RUNS: dict[str, Run] = {
     "in step": Run(CROWD, 100, settings=SETTINGS, arguments=SMALL),
     "two in flight": Run(CROWD, 100, settings=SETTINGS, arguments=SMALL, changes={"asynchronous": 0}),
     "full hits": Run(FULL_HITS, settings=SETTINGS, arguments=SMALL),
+    "draft model": Run([[LONG[:90], LONG[:160]], [LONG[:160]]], 24, settings=SETTINGS, arguments=SMALL | {"speculative_config": DRAFT}),
     "eight ends": Run([_starting_apart(60)] * 2, settings=SETTINGS, arguments=SMALL | {"max_num_batched_tokens": 512}),
     **{
         f"blocks of {size}": Run([[ONE_TOKEN], [ONE_TOKEN[:size], ONE_TOKEN]], 2, settings=SETTINGS, arguments={"block_size": size})
@@ -64,6 +67,12 @@ def test_requests_were_preempted_and_blocks_reused(results: dict[str, Result], n
 def test_the_last_block_of_a_fully_cached_prompt_is_recomputed(results: dict[str, Result]) -> None:
     cached = [[answer.cached for answer in batch] for batch in results["full hits"].batches]
     assert cached == [[0], [96], [96, 96], [128], [128], [128]]
+
+
+def test_drafts_are_not_counted_with_a_prompt(results: dict[str, Result]) -> None:
+    seen = results["draft model"].seen
+    assert seen["drafted"] >= seen["accepted"] > 0
+    assert {answer.sent["decode_off"] for answer in results["draft model"].answers} == {"decode ids are not kept with speculative decoding"}
 
 
 def test_eight_prompts_ended_in_one_step(results: dict[str, Result]) -> None:

@@ -10,6 +10,7 @@ import argparse
 import base64
 import contextlib
 import json
+import re
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -136,10 +137,16 @@ def judged(context: Context, feature: Feature, servers: dict[str, Server], asked
 
 
 def why_not(context: Context, name: str) -> str:
-    """The last error in the log of a server that did not start."""
+    """The last error in the log of a server that did not start, which may take several lines; that of the engine
+    rather than of the API server, which only says that the engine failed."""
     lines = (context.lab.stage.run / f"{name}.log").read_text(errors="replace").splitlines()
-    errors = [line.strip() for line in lines if "Error:" in line or "error:" in line]
-    return f"The server did not start: {errors[-1][-400:] if errors else lines[-1][-400:]}"
+    errors = [at for at, line in enumerate(lines) if re.search(r"\b\w*(Error|Exception):|validation error for", line)]
+    of_engine = [
+        at for at in errors if re.search(r"\((EngineCore|Worker)", lines[at]) and "See " not in lines[at] and "import_utils" not in lines[at]
+    ]
+    at = (of_engine or errors or [len(lines) - 1])[-1]
+    words = " ".join(re.sub(r"^\([^)]*\)\s*", "", line).strip() for line in lines[at : at + 3])
+    return f"The server did not start: {words[:400]}"
 
 
 def counted(server: Server, prompt: list[int], max_tokens: int = 1) -> dict[str, Any]:
