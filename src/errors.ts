@@ -94,7 +94,7 @@ export const ERRORS = {
   },
   ELDR_CAPTURE_MISSING: {
     text: 'The server sends no expert counts',
-    todo: 'Use the address of a vLLM server with EldrConnector and "record": true, or of an `eldr worker`, not of a gateway; docs/guides/calibration.md has the command that starts one.',
+    todo: 'Use the address of a vLLM server with EldrConnector, or of an `eldr worker`, not of a gateway; docs/guides/calibration.md has the command that starts one.',
   },
   ELDR_CAPTURE_CHANGED: {
     text: 'The model has changed',

@@ -152,17 +152,15 @@ describe('the page of results', () => {
   })
 
   it('shows where the time of capture goes', () => {
-    const rawMs = { nixl: [10, 11, 12], counts: [10.5, 11.6, 12.4] }
-    const what = { nixl: 'NIXL alone', counts: 'capture of counts' }
-    const functions = { 'EldrConnector.build_connector_worker_meta': { usPerRequest: 487.4 } }
-    const captureProfile = {
-      variants: [{ promptTokens: 128, rawMs, what }],
-      timers: [{ promptTokens: 128, functions }],
-    }
-    const page = pageOf([envelope('capture-profile', 'capture-profile', { captureProfile })])
-    expect(page).toContain('| NIXL alone | 128 | 3 | 11.00 | · | · |')
-    expect(page).toMatch(/\| capture of counts \| 128 \| 3 \| 11\.60 \| \+0\.50 \| \+0\.50 ± 0\.25 \|/)
-    expect(page).toContain('| after the forward pass: launch the sums | 487 |')
+    const timers = (usPerRequest: number) => [
+      { promptTokens: 128, functions: { 'EldrConnector.build_connector_worker_meta': { usPerRequest } } },
+    ]
+    const page = pageOf([
+      envelope('capture-profile', 'capture-profile', { captureProfile: { timers: timers(487.4) } }),
+      envelope('capture-cost', 'capture-cost', { captureCost: { cells: [], timers: timers(161) } }),
+    ])
+    expect(page).toContain('| after the forward pass: launch the sums | 487 | 161 |')
+    expect(page).toContain('| before the forward pass | · | · |')
   })
 
   it('says at what pace the engines ran where a prediction missed', () => {
@@ -234,18 +232,27 @@ describe('the page of results', () => {
   })
 
   it('has the cost of capture as differences of pairs', () => {
-    const cell = { promptTokens: 512, concurrency: 1, withMs: [11, 12, 13], withoutMs: [10, 11.5, 12.5] }
-    const cells = [cell, { ...cell, switched: true }]
+    const cell = (promptTokens: number, low: number, median: number, high: number, switched = true) => ({
+      promptTokens,
+      concurrency: 1,
+      withMs: [11, 12, 13],
+      withoutMs: [10, 11.5, 12.5],
+      addedMs: { median: { median, low, high } },
+      engineAddedMs: { median: { median: 0.2, low: 0.1, high: 0.25 } },
+      switched,
+    })
     const throughput = [{ promptTokens: 512, concurrency: 16, withPerSecond: 92.5, withoutPerSecond: 94.1 }]
-    const page = pageOf([envelope('capture-cost', 'capture-cost', { captureCost: { cells, throughput } })])
-    // Differences 1, 0.5 and 0.5: median 0.5, mean 0.67, interval 4.303 · 0.2887/√3.
-    expect(page).toContain(
-      '| tiny6-wide, 6 × 64 | another server, without the plugin | 512 | 3 | 11.50 | +0.50 | +0.67 ± 0.72 |',
+    const pageWith = (...cells: object[]) =>
+      pageOf([envelope('capture-cost', 'capture-cost', { captureCost: { cells, timers: [], throughput } })])
+    expect(pageWith(cell(512, 0.4, 0.5, 0.6, false))).toContain(
+      '| tiny6-wide, 6 × 64 | another server, without the plugin | 512 | 3 | 11.50 | +0.50 (+0.40 to +0.60) | +0.20 (+0.10 to +0.25) | · |',
     )
-    expect(page).toContain('| tiny6-wide, 6 × 64 | the same server, capture off | 512 | 3 |')
-    expect(page).toContain('The target of 0.3 ms is missed.')
-    expect(page).toContain(
-      '16 requests of 512 tokens at once, run 1: 92.5 requests per second with capture, 94.1 without.',
+    expect(pageWith(cell(2048, 0.1, 0.2, 0.3))).toContain('| 0.3: met |')
+    expect(pageWith(cell(2048, 0.1, 0.2, 0.4))).toContain('| 0.3: met at the median |')
+    expect(pageWith(cell(2048, 0.2, 0.4, 0.5))).toContain('| 0.3: not decided |')
+    expect(pageWith(cell(2048, 0.4, 0.5, 0.6))).toContain('| 0.3: missed |')
+    expect(pageWith(cell(512, 0.4, 0.5, 0.6))).toContain(
+      '16 requests of 512 tokens at once, run 1: 92.5 requests per second with the plugin, 94.1 without.',
     )
   })
 

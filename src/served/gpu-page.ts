@@ -37,7 +37,7 @@ export function gpuPage({ results, predictions, predictedWith, shapes }: GpuEvid
     ...stepSection(results, present),
     ...profileSection(shapes),
     ...captureCostSection(of('capture-cost')),
-    ...captureProfileSection(of('capture-profile')),
+    ...captureProfileSection(of('capture-profile'), of('capture-cost')),
     ...captureExactSection(of('capture-exact')),
     ...featureSection(of('features')),
     '## Repeat it',
@@ -140,11 +140,11 @@ function modelSection(results: readonly ServedResult[]): string[] {
 
 function featureSection(results: readonly ResultOf<'features'>[]): string[] {
   const rows = results.flatMap(({ features, conditions }) =>
-    features.map(({ feature, verdict, note }) => [
+    features.map(({ feature, verdict, note, figures }) => [
       feature,
       verdict,
       `vLLM ${conditions.versions.vllm}`,
-      note,
+      figures?.stepMs === undefined ? note : `${note} A step takes ${fixed(figures.stepMs.p50, 2)} ms.`,
     ]),
   )
   if (rows.length === 0) return []

@@ -122,6 +122,17 @@ const served = z.object({
   runs: z.array(z.union([failedRun, run])),
 })
 
+/** Differences of pairs: the median and its 95 % interval between two order statistics. */
+const added = z.object({ median: z.object({ median: z.number(), low: z.number(), high: z.number() }) })
+
+/** Host time of the plugin's functions in µs; callers include the functions they call. */
+const timers = z.array(
+  z.object({
+    promptTokens: z.number(),
+    functions: z.record(z.string(), z.object({ usPerRequest: z.number() })),
+  }),
+)
+
 const captureCost = z.object({
   cells: z.array(
     z.object({
@@ -129,10 +140,14 @@ const captureCost = z.object({
       concurrency: z.number(),
       withMs: numbers,
       withoutMs: numbers,
+      addedMs: added,
+      /** The same within the engine, without the API server. */
+      engineAddedMs: added,
       /** Capture was switched on and off in one server; otherwise two servers were compared. */
-      switched: z.boolean().optional(),
+      switched: z.boolean(),
     }),
   ),
+  timers,
   throughput: z
     .array(
       z.object({
@@ -145,23 +160,8 @@ const captureCost = z.object({
     .optional(),
 })
 
-const captureProfile = z.object({
-  variants: z.array(
-    z.object({
-      promptTokens: z.number(),
-      /** By server, in the order of the prompts. */
-      rawMs: z.record(z.string(), numbers),
-      /** What each server has, each one more thing than the one before it. */
-      what: z.record(z.string(), z.string()),
-    }),
-  ),
-  timers: z.array(
-    z.object({
-      promptTokens: z.number(),
-      functions: z.record(z.string(), z.object({ usPerRequest: z.number() })),
-    }),
-  ),
-})
+/** Servers that differ in one thing each are in the results too; the page needs only the timers. */
+const captureProfile = z.object({ timers })
 
 const captureExact = z.object({
   cases: z.array(
@@ -198,6 +198,8 @@ const features = z.array(
     feature: z.string(),
     verdict: z.enum(['run', 'refused', 'failed', 'not run']),
     note: z.string(),
+    /** Of decode steps, if they were timed. */
+    figures: z.object({ stepMs: quantiles.optional() }).optional(),
   }),
 )
 

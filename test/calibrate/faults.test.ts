@@ -44,9 +44,9 @@ describe('calibration reports why it cannot continue', () => {
       {
         ...eldrOf({ prompt: 'ab', max_tokens: 6 } as RequestBody),
         decode: undefined,
-        decode_off: 'set "record": true',
+        decode_off: 'decode ids are not kept with speculative decoding',
       },
-      /no decode ids \("set/,
+      /no decode ids \("decode ids are not kept/,
       'ELDR_CAPTURE_MISSING',
     ],
     [

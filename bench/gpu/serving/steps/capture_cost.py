@@ -143,7 +143,7 @@ def engine_times(asked: dict[Path, list[str]], before: dict[Path, int]) -> dict[
     out: dict[str, list[float]] = {"with": [], "without": []}
     for file, names in asked.items():
         end = time.monotonic() + 10
-        while len(spans := read_spans(file)[before[file] :]) < len(names):  # written several times a second
+        while len(spans := read_spans(file)[before[file] :]) < len(names):  # written every 0.2 s
             if time.monotonic() > end:
                 raise RuntimeError(f"{file.name}: {len(spans)} times for {len(names)} requests")
             time.sleep(0.1)
