@@ -49,6 +49,10 @@ class Engine:
     def is_wide(self) -> bool:
         return self.model == "wide" and "hidden_size" not in self.overrides
 
+    @property
+    def is_dummy(self) -> bool:
+        return self.model not in ("tiny6", "wide")
+
 
 def nixl(role: str, **settings: Any) -> dict[str, Any]:
     return {"kv_connector": "NixlConnector", "kv_role": role, "kv_connector_extra_config": settings}
@@ -100,7 +104,7 @@ def flags_of(engine: Engine, device: DeviceName) -> list[str]:
         flags += ["--no-enable-prefix-caching"]
     if engine.is_wide:
         flags += ["--load-format", "wide"]
-    elif engine.model not in ("tiny6", "wide"):
+    elif engine.is_dummy:
         flags += ["--load-format", "dummy", "--skip-tokenizer-init"]
     if engine.overrides:
         flags += ["--hf-overrides", json.dumps(dict(engine.overrides))]
@@ -126,7 +130,7 @@ def environment_of(engine: Engine, stage: Stage, device: DeviceName, nixl_port: 
     env |= on_cpu() if device == "cpu" else on_gpu(stage)
     if engine.runner == "V2":
         env["VLLM_USE_V2_MODEL_RUNNER"] = "1"
-    inside = {**engine.inside, **({"wide": True} if engine.is_wide else {})}
+    inside = {**engine.inside, **({"wide": True} if engine.is_wide else {}), **({"dummy": True} if engine.is_dummy else {})}
     if inside:
         env["ELDR_INSIDE"] = json.dumps(inside)
     return env | dict(engine.env)

@@ -142,7 +142,9 @@ def why_not(context: Context, name: str) -> str:
     lines = (context.lab.stage.run / f"{name}.log").read_text(errors="replace").splitlines()
     errors = [at for at, line in enumerate(lines) if re.search(r"\b\w*(Error|Exception):|validation error for", line)]
     of_engine = [
-        at for at in errors if re.search(r"\((EngineCore|Worker)", lines[at]) and "See " not in lines[at] and "import_utils" not in lines[at]
+        at
+        for at in errors
+        if re.search(r"\((EngineCore|Worker)", lines[at]) and "See " not in lines[at] and "import_utils" not in lines[at]
     ]
     at = (of_engine or errors or [len(lines) - 1])[-1]
     words = " ".join(re.sub(r"^\([^)]*\)\s*", "", line).strip() for line in lines[at : at + 3])

@@ -2,6 +2,7 @@
 ELDR_INSIDE, written by lab/servers.py, asks for it:
 
   {"wide": true}          the load format `wide` (wide_loader.py)
+  {"dummy": true}         dummy weights without biases (dummy_bias.py)
   {"steps": FILE}         time, batch and experts of every step (recorder.py)
   {"timers": FILE}        host time of the plugin's functions (timers.py)
   {"profile": FOLDER}     torch's profiler for a few steps, when asked (torch_profile.py)
@@ -23,6 +24,10 @@ def register() -> None:
         from . import wide_loader
 
         wide_loader.install()
+    if wanted.get("dummy"):
+        from . import dummy_bias
+
+        dummy_bias.install()
     if wanted.get("steps"):
         from . import recorder
 
