@@ -1,5 +1,5 @@
 // Compares ELDR's simulator with an independent one in Python (python/simulator.py): same requests and times,
-// jsq and eldr.
+// jsq and band.
 //
 //   node bench/cross-check.mjs [--requests 20000] [--rate 600] [--seed 1] [--json FILE]
 //     [--out docs/evidence/benchmarks-simulator.md] [--dist DIR]
@@ -120,7 +120,7 @@ try {
     workload,
     JSON.stringify({ arrivals_us: Array.from(ours.arrivalsUs), requests: ours.requestOf }),
   )
-  for (const policy of ['jsq', 'eldr']) {
+  for (const policy of ['jsq', 'band']) {
     process.stderr.write(`bench: ${policy}, ${requests} requests in Python … `)
     const files = [
       '--trace',
@@ -175,7 +175,7 @@ const slower = data.map(
 )
 const notes = [
   about,
-  `\`bench/python/simulator.py\` shares no code with ELDR: it reads the trace and artifact and computes signatures itself. ${requests.toLocaleString('en')} requests of the lab16-task evaluation trace at ${perSecond}/s on ${WORKERS} decode workers, profile ${PROFILE}, the same arrivals and rows on both sides. Ties of jsq are broken by different random generators. eldr (τ = ${TAU}) has no ties, so both should agree except for rounding and ELDR’s quantiles, which are within 0.1 %. The check fails if p50 TPOT or active experts differ by more than 1 %.`,
+  `\`bench/python/simulator.py\` shares no code with ELDR: it reads the trace and artifact and computes signatures itself. ${requests.toLocaleString('en')} requests of the lab16-task evaluation trace at ${perSecond}/s on ${WORKERS} decode workers, profile ${PROFILE}, the same arrivals and rows on both sides. Ties of jsq are broken by different random generators. band (τ = ${TAU}) has no ties, so both should agree except for rounding and ELDR’s quantiles, which are within 0.1 %. The check fails if p50 TPOT or active experts differ by more than 1 %.`,
   `One run each, Python’s time and ELDR’s: ${slower.join('; ')}.`,
 ]
 const { text, markdown } = table(['policy', '', 'ELDR', 'Python', 'difference', 'allowed'], rows)

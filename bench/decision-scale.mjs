@@ -35,7 +35,7 @@ const SHAPES = [
   { name: 'large', layers: 58, experts: 256 },
 ]
 const WORKERS = options.quick ? [4, 64] : [4, 16, 64, 256, 1024]
-const POLICIES = ['jsq', 'eldr', 'union']
+const POLICIES = ['jsq', 'band', 'union']
 
 const script = fileURLToPath(new URL('lib/decision-scale-process.mjs', import.meta.url))
 
@@ -67,11 +67,11 @@ for (const shape of SHAPES) {
         ...of[policy],
       })
     }
-    const { jsq, eldr, union } = of
+    const { jsq, band, union } = of
     rows.push([
       workers,
       us(jsq.pick),
-      us(eldr.pick),
+      us(band.pick),
       us(union.pick),
       us(union.dispatched),
       us(union.released),
@@ -86,7 +86,7 @@ for (const shape of SHAPES) {
   parts.push({
     title: `${shape.name}: ${shape.layers} layers × ${shape.experts} experts`,
     note: `Exponent of growth from ${WORKERS.at(-2)} to ${WORKERS.at(-1)} workers (1 is linear): ${powers.join(', ')}.`,
-    ...table(['workers', 'jsq', 'eldr', 'union', 'union: dispatch', 'union: release', 'union: state'], rows),
+    ...table(['workers', 'jsq', 'band', 'union', 'union: dispatch', 'union: release', 'union: state'], rows),
   })
 }
 for (const { title, note, text } of parts) console.log(`\n── ${title}\n${note}\n\n${text}`)

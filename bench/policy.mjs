@@ -43,7 +43,7 @@ const PAPER = { layers: 48, experts: 128, workers: 16 }
 const many = options.quick ? 200 : 2000
 const data = { against: [], growth: [] }
 const against = []
-for (const policy of ['eldr', 'union']) {
+for (const policy of ['band', 'union']) {
   const eldr = await measure('eldr', policy, PAPER, many)
   const plain = await measure('plain', policy, PAPER, options.quick ? 4 : 20)
   against.push([
@@ -62,20 +62,20 @@ const shapes = [
   ...[64, 128, 256, 512].map(experts => ({ ...PAPER, experts })),
 ].slice(0, options.quick ? 2 : 8)
 for (const shape of shapes) {
-  const [eldr, union] = [
-    await measure('eldr', 'eldr', shape, many / 2),
+  const [band, union] = [
+    await measure('eldr', 'band', shape, many / 2),
     await measure('eldr', 'union', shape, many / 2),
   ]
   growth.push([
     shape.layers,
     shape.experts,
     shape.workers,
-    us(eldr.pick),
+    us(band.pick),
     us(union.pick),
     us(union.dispatched),
     us(union.released),
   ])
-  data.growth.push({ ...shape, eldr, union })
+  data.growth.push({ ...shape, band, union })
 }
 const parts = [
   {
@@ -86,7 +86,7 @@ const parts = [
   {
     title: 'Growth with workers and experts',
     note: 'Each row has 1,000 calibration requests, or two per worker if that is more.',
-    ...table(['layers', 'experts', 'workers', 'eldr', 'union', 'union: dispatch', 'union: release'], growth),
+    ...table(['layers', 'experts', 'workers', 'band', 'union', 'union: dispatch', 'union: release'], growth),
   },
 ]
 for (const { title, note, text } of parts) console.log(`\n── ${title}\n${note}\n\n${text}`)

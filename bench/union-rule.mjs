@@ -3,10 +3,8 @@
 //
 //   node bench/union-rule.mjs [--traces DIR] [--out docs/evidence/benchmarks-union.md] [--seeds 3] [--json]
 //
-// Half of a calibration trace is fitted; the other half is the traffic. A calibration trace has the number of
-// activations of each expert but not their steps, so steps are drawn: top_k experts per layer without
-// replacement, with weights that are adjusted until each expert is active as often as recorded. Evaluation
-// traces are not used. Needs `npm run build`.
+// Half of a calibration trace is fitted; the other half is the traffic (lib/held-out.mjs). Evaluation traces
+// are not used. Needs `npm run build`.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -15,7 +13,6 @@ import { stepParts } from '../dist/cost/profile.js'
 import { loadProfile } from '../dist/cost/profile-file.js'
 import { fit } from '../dist/fit/fit.js'
 import { createStages } from '../dist/fit/stages.js'
-import { createRandom } from '../dist/math/random.js'
 import { jsq } from '../dist/policy/jsq.js'
 import { roundRobin } from '../dist/policy/round-robin.js'
 import { predictorOf } from '../dist/policy/create-policy.js'
@@ -25,8 +22,8 @@ import { cachedPredictor } from '../dist/sim/foresight.js'
 import { replayOf } from '../dist/sim/replay.js'
 import { simulate } from '../dist/sim/simulate.js'
 import { parseTopology } from '../dist/sim/topology.js'
-import { writeSafetensors } from '../dist/trace/safetensors-write.js'
 import { openTrace } from '../dist/trace/trace.js'
+import { heldOut } from './lib/held-out.mjs'
 
 const { values: options } = parseArgs({
   options: {
@@ -61,37 +58,13 @@ if (options.out) writeFileSync(options.out, page)
 process.stdout.write(options.json ? `${JSON.stringify(results, null, 2)}\n` : page)
 
 async function study(name) {
-  const trace = await openTrace(join(options.traces, `lab16-${name}.calibration.safetensors`))
-  const { layers, experts, topK, requests } = trace
-  const cells = layers * experts
-  const [prefill, decode, steps] = [
-    await trace.prefillCounts(),
-    await trace.decodeCounts(),
-    await trace.decodeSteps(),
-  ]
-  const random = createRandom(5)
-  const order = Array.from({ length: requests }, (_, r) => r)
-  for (let i = requests - 1; i > 0; i--)
-    [order[i], order[random.below(i + 1)]] = [order[random.below(i + 1)], order[i]]
-  const [known, held] = [order.slice(0, requests / 2), order.slice(requests / 2)]
-  const rowsOf = (values, rows) =>
-    Uint16Array.from(rows.flatMap(r => Array.from(values.subarray(r * cells, (r + 1) * cells))))
   const path = join(folder, name)
-  await writeSafetensors(path, {
-    metadata: {
-      format: 'eldr.trace.v1',
-      model: trace.model,
-      layers: `${layers}`,
-      experts: `${experts}`,
-      top_k: `${topK}`,
-    },
-    tensors: {
-      prefill_counts: { dtype: 'U16', shape: [known.length, layers, experts], data: rowsOf(prefill, known) },
-      decode_counts: { dtype: 'U16', shape: [known.length, layers, experts], data: rowsOf(decode, known) },
-      decode_steps: { dtype: 'U16', shape: [known.length], data: Uint16Array.from(known, r => steps[r]) },
-    },
-  })
-  await trace.close()
+  const { shape, ids, held, countsOf } = await heldOut(
+    join(options.traces, `lab16-${name}.calibration.safetensors`),
+    path,
+    STEPS,
+  )
+  const { layers, experts, topK } = shape
   const half = await openTrace(path)
   const { artifact } = await fit(
     half,
@@ -108,27 +81,17 @@ async function study(name) {
     createStages(),
   )
   await half.close()
-  const ids = new Uint8Array(held.length * STEPS * layers * topK)
-  held.forEach((r, at) =>
-    drawSteps(
-      decode.subarray(r * cells, (r + 1) * cells),
-      steps[r],
-      { layers, experts, topK },
-      random,
-      ids.subarray(at * STEPS * layers * topK),
-    ),
-  )
   const replay = replayOf({
     layers,
     experts,
     topK,
     ids,
     maxSteps: STEPS,
-    steps: new Uint16Array(held.length).fill(STEPS),
+    steps: new Uint16Array(held).fill(STEPS),
   })
   const signer = createSigner(artifact.primary.model)
-  const features = held.map(r => {
-    const counts = prefill.subarray(r * cells, (r + 1) * cells)
+  const features = Array.from({ length: held }, (_, at) => {
+    const counts = countsOf(at)
     return { counts, signature: signer.sign(counts) }
   })
   const predictor = cachedPredictor(predictorOf({ artifact }))
@@ -179,41 +142,6 @@ async function study(name) {
       }
     })
   })
-}
-
-/** Steps of one request: Gumbel draws with weights, adjusted a few times towards the recorded shares. */
-function drawSteps(counts, of, { layers, experts, topK }, random, out) {
-  const shares = Float64Array.from(counts, count => count / of)
-  const weights = shares.map(p =>
-    Math.log(Math.min(0.995, Math.max(5e-4, p)) / (1 - Math.min(0.995, Math.max(5e-4, p)))),
-  )
-  for (let round = 0; round < 5; round++) {
-    const drawn = new Float64Array(counts.length)
-    const steps = round === 4 ? STEPS : 32
-    for (let step = 0; step < steps; step++) {
-      for (let layer = 0; layer < layers; layer++) {
-        const chosen = highest(weights, layer * experts, experts, topK, random)
-        chosen.forEach((expert, k) => {
-          drawn[layer * experts + expert] += 1 / steps
-          if (round === 4) out[(step * layers + layer) * topK + k] = expert
-        })
-      }
-    }
-    const odds = p => Math.log((p + 0.01) / (1 - p + 0.01))
-    for (let c = 0; c < weights.length; c++) weights[c] += 0.8 * (odds(shares[c]) - odds(drawn[c]))
-  }
-}
-
-function highest(weights, from, experts, topK, random) {
-  const keys = Array.from({ length: experts }, (_, e) => [
-    weights[from + e] - Math.log(-Math.log(random.uniform() || 1e-12)),
-    e,
-  ])
-  return keys
-    .sort((a, b) => b[0] - a[0])
-    .slice(0, topK)
-    .map(([, expert]) => expert)
-    .sort((a, b) => a - b)
 }
 
 function pageOf(list) {

@@ -1,4 +1,4 @@
-/** Controls for the policies and the band τ. */
+/** Controls for the policies and τ. */
 import { useSignal } from '@preact/signals'
 import { change } from './api.ts'
 import { Section } from './parts.tsx'
@@ -47,7 +47,7 @@ export function Policy({ off, run }: Part) {
             </label>
             <label>
               <span>
-                Band τ <span class="quiet">cosine, 0 to 2; for eldr</span>
+                τ <span class="quiet">weight of load, 0 to 2; for eldr and band</span>
               </span>
               <input
                 name="tau"

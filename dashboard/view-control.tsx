@@ -1,4 +1,4 @@
-/** Controls for policy, band, workers and artifact; read-only without permission to change. */
+/** Controls for policy, τ, workers and artifact; read-only without permission to change. */
 import { useSignal } from '@preact/signals'
 import { ApiError } from './api.ts'
 import { ArtifactPart, Workers } from './control-cluster.tsx'

@@ -46,6 +46,14 @@ export const REASONS: Readonly<Record<string, { readonly short: string; readonly
     short: 'less loaded in band',
     long: 'Nearly as similar as the best match (within τ), and less loaded.',
   },
+  match_hit: {
+    short: 'best match',
+    long: 'The worker that the request resembles most, compared with what is usual for that worker.',
+  },
+  match_spill: {
+    short: 'less loaded',
+    long: 'A worker that resembles the request less than the best match but has less load.',
+  },
   least_cost: {
     short: 'least added cost',
     long: 'The worker where the request adds the least decode time, given the requests there now.',
@@ -95,7 +103,7 @@ const CHANGES: Readonly<Record<string, string>> = {
 }
 
 const ROUTING: Readonly<Record<string, string>> = {
-  policy: 'policy or band changed',
+  policy: 'policy or τ changed',
   artifact: 'artifact loaded',
   refit: 'clusters refitted',
   refit_refused: 'refit refused',

@@ -43,7 +43,7 @@ function keepTau(file) {
     const at = points.filter(point => point.rate === rate)
     const jsq = at.find(point => point.variant === 'jsq').runs
     const bands = at.flatMap(({ variant, runs }) => {
-      const [, band] = /^eldr@(.+)$/.exec(variant) ?? []
+      const [, band] = /^band@(.+)$/.exec(variant) ?? []
       return band === undefined
         ? []
         : [{ tau: Number(band), p50: change(runs, jsq, 'p50'), p99: change(runs, jsq, 'p99') }]

@@ -275,7 +275,7 @@ describe('eldr simulate', () => {
     expect(code).toBe(0)
     for (const text of ['200 requests per second', 'jsq', 'eldr', 'union', 'TTFT p50', 'profile h200-first'])
       expect(out).toContain(text)
-    expect(out).toMatch(/^ {2}eldr: band_hit \d+ %, band_spill \d+ %$/m)
+    expect(out).toMatch(/^ {2}eldr: match_hit \d+ %, match_spill \d+ %$/m)
     expect(out).not.toMatch(/goodput|\$/)
     const { points, gpus } = JSON.parse((await eldr(...args, '--json')).out) as Simulation
     expect(gpus).toBe(12)

@@ -92,9 +92,9 @@ describe('docs/evidence/results.md', () => {
     expect(differs.map(({ id }) => id)).toContain('fig-12')
   })
 
-  it('says where routing by domain label beats eldr, and which exhibits cannot fail', () => {
+  it('says where routing by domain label beats band, and which exhibits cannot fail', () => {
     expect(partOf('fig-11')).toContain(
-      'lower p50 than eldr at 3 of the 4 loads and a higher p99 at all 4 loads',
+      'lower p50 than band at 3 of the 4 loads and a higher p99 at all 4 loads',
     )
     expect(partOf('fig-11')).toMatch(/On the cut.*at 1 of the 4 loads and a higher p99 at all 4 loads/)
     expect(partOf('fig-17')).toContain('test/vllm/test_engine_modes.py')

@@ -31,7 +31,7 @@ describe('docs/guides/scale.md', () => {
     expect(staleness.clusters.map(({ topology }) => topology)).toEqual(['2P8D', '64D'])
     for (const { rows } of staleness.clusters) {
       expect(rows.filter(({ gateways }) => gateways === 1).map(({ policy }) => policy)).toEqual(
-        expect.arrayContaining(['jsq', 'eldr', 'union']),
+        expect.arrayContaining(['jsq', 'band', 'union']),
       )
       for (const { p50Change, gateways } of rows) expect(p50Change === undefined).toBe(gateways === 1)
     }

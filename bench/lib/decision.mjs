@@ -106,7 +106,7 @@ export function plainPolicies({ model, artifact, topK }) {
     })
   }
   return {
-    eldr(counts, inflight) {
+    band(counts, inflight) {
       const x = sign(counts)
       const similarity = inflight.map((_, w) => dot(centroids, w * cells, x))
       const best = Math.max(...similarity)

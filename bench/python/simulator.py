@@ -1,7 +1,7 @@
 """A small simulator of decode workers to check ELDR's simulator. It follows the description below, shares no code with src/sim and is
 not a translation of it. One run of one policy.
 
-usage: simulator.py REQUESTS.json --trace EVALUATION --profile PROFILE.json [--policy jsq|eldr] [--artifact FILE] [--tau 0.1]
+usage: simulator.py REQUESTS.json --trace EVALUATION --profile PROFILE.json [--policy jsq|band] [--artifact FILE] [--tau 0.1]
                     [--workers 16] [--seed 0] [--json]
 
 REQUESTS.json has `arrivals_us` (increasing) and `requests` (the trace's request for each arrival). What is simulated:
@@ -14,7 +14,7 @@ REQUESTS.json has `arrivals_us` (increasing) and `requests` (the trace's request
   base + perRequest·batch + layers·(perLayer + perActiveExpert·active): active is the number of distinct experts that the batch activates
   in a layer, averaged over the profile's layers; profile layer l uses layer ⌊l·L/layers⌋ of the trace's L layers.
 - jsq: the worker with the fewest requests, waiting or decoding; ties are broken at random, by this program's own generator.
-- eldr: among workers whose centroid is within tau of the best cosine to the request's signature, the one with the fewest requests; ties
+- band: among workers whose centroid is within tau of the best cosine to the request's signature, the one with the fewest requests; ties
   go to the more similar one. Signatures are computed here from the prompt's raw counts with the artifact's layer mask and weights.
 
 What is measured: the first 15 % and the last 10 % of the requests are left out. TPOT of a request is the time from its first to its last
@@ -168,7 +168,7 @@ def main() -> None:
     args.add_argument("requests")
     args.add_argument("--trace", required=True)
     args.add_argument("--profile", required=True)
-    args.add_argument("--policy", choices=["jsq", "eldr"], default="jsq")
+    args.add_argument("--policy", choices=["jsq", "band"], default="jsq")
     args.add_argument("--artifact")
     args.add_argument("--tau", type=float, default=0.1)
     args.add_argument("--workers", type=int, default=16)

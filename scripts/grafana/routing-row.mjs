@@ -36,10 +36,10 @@ export const routing = {
       },
     ),
     stat(
-      'Band hits',
+      'Match hits',
       'percentunit',
-      'Share of eldr decisions with a signature that chose the best-matching worker.',
-      `sum(${rate(of('eldr_decisions_total', 'reason="band_hit"'))}) / sum(${rate(of('eldr_decisions_total', 'reason=~"band_hit|band_spill"'))})`,
+      'Share of eldr and band decisions with a signature that chose the best-matching worker.',
+      `sum(${rate(of('eldr_decisions_total', 'reason=~"band_hit|match_hit"'))}) / sum(${rate(of('eldr_decisions_total', 'reason=~"band_hit|band_spill|match_hit|match_spill"'))})`,
       { decimals: 1 },
     ),
     stat(
@@ -85,7 +85,7 @@ export const routing = {
     graph(
       'Band size',
       'none',
-      'Workers in the locality band. The wider, the more load decides.',
+      'Workers in the locality band of band. The wider, the more load decides.',
       quantiles('eldr_band_size'),
     ),
     graph(

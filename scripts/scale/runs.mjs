@@ -29,9 +29,9 @@ const CLUSTERS = [
     rate: 400,
     requests: 6000,
     gateways: [2, 4, 8],
-    policies: ['jsq', 'eldr', 'union', 'power_of_two', 'round_robin'],
+    policies: ['jsq', 'band', 'union', 'power_of_two', 'round_robin'],
   },
-  { topology: '64D', rate: 3200, requests: 24_000, gateways: [8], policies: ['jsq', 'eldr', 'union'] },
+  { topology: '64D', rate: 3200, requests: 24_000, gateways: [8], policies: ['jsq', 'band', 'union'] },
 ]
 
 export async function stalenessRuns({ trace, artifact, seeds, progress }) {
@@ -64,7 +64,7 @@ export async function cellRuns({ trace, artifact, seeds, progress }) {
     undefined,
     ...[4, 16, 64].flatMap(count => ['random', 'load', 'locality'].map(by => ({ count, by }))),
   ]
-  const asked = ['jsq', 'eldr', 'union'].flatMap(variant =>
+  const asked = ['jsq', 'band', 'union'].flatMap(variant =>
     kinds.map(cells => ({ variant, rate, setting: cells === undefined ? {} : { cells } })),
   )
   const pool = openStudy(study)

@@ -131,7 +131,7 @@ export function addBench(program: Command): void {
     )
     .option(
       '--policies <list>',
-      `policies of the sweep: ${POLICIES.join(', ')}; eldr@0.2 sets the band (default: round_robin,eldr,union)`,
+      `policies of the sweep: ${POLICIES.join(', ')}; eldr@0.2 sets τ (default: round_robin,eldr,union)`,
       nameList,
     )
     .option('--rates <list>', 'rates of the sweep, in requests per second (default: 20,40)', rates)

@@ -50,7 +50,7 @@ export function addSimulate(program: Command): void {
     .requiredOption('--trace <file>', 'evaluation trace with decode_expert_ids')
     .option(
       '--artifact <file>',
-      'artifact of `eldr fit`; eldr and domain need it, union predicts better with it',
+      'artifact of `eldr fit`; eldr, band and domain need it, union predicts better with it',
     )
     .option(
       '--topology <text>',
@@ -65,7 +65,7 @@ export function addSimulate(program: Command): void {
     )
     .option(
       '--policies <list>',
-      `policies to simulate: ${POLICIES.join(', ')}; eldr@0.2 sets the band; union@true, union@own and union@all predict from the recorded future, the prompt alone, or all neighbours`,
+      `policies to simulate: ${POLICIES.join(', ')}; eldr@0.2 sets τ; union@true, union@own and union@all predict from the recorded future, the prompt alone, or all neighbours`,
       nameList,
       ['jsq', 'eldr', 'union'],
     )

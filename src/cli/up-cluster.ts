@@ -5,7 +5,7 @@ import type { CostProfile } from '../cost/profile.ts'
 import { EldrError } from '../errors.ts'
 import type { SourceOfRows } from '../load/captured-prompts.ts'
 import { readTraceRows, type TraceRows } from '../load/synthetic-sources.ts'
-import { defaultPolicy, needsArtifact, policyNamed } from '../policy/decode-policy.ts'
+import { DEFAULT_POLICY, needsArtifact, policyNamed } from '../policy/decode-policy.ts'
 import { parseTopology, topologyText } from '../sim/topology.ts'
 import { withTrace } from '../trace/trace.ts'
 import { artifactFor, type FoundArtifact, SHIPPED_TRACE } from '../up/artifact-for.ts'
@@ -64,7 +64,7 @@ export function clusterSettings(
   { trace, artifact, backEnd = { kind: 'replay', trace } }: ClusterFiles,
   wanted?: string,
 ): ClusterSettings {
-  const policy = wanted ?? defaultPolicy(artifact !== undefined)
+  const policy = wanted ?? DEFAULT_POLICY
   const described = policyNamed(policy)
   if (artifact === undefined && described !== undefined && needsArtifact(described))
     throw new EldrError('ELDR_USAGE', {

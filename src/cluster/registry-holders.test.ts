@@ -68,6 +68,6 @@ describe('a retiring worker', () => {
     registry.undrain('a', 'discovery')
     request.succeeded(1)
     expect(state()).toEqual(['ready'])
-    expect(registry.candidates('decode', 0)).toEqual([{ worker: 0, id: 'a', inflight: 0 }])
+    expect(registry.candidates('decode', 0)).toEqual([{ worker: 0, id: 'a', inflight: 0, tokens: 0 }])
   })
 })

@@ -33,6 +33,8 @@ export interface WorkerCandidate {
   readonly id: string
   /** Requests of this gateway and, if they share their loads, of other gateways. */
   readonly inflight: number
+  /** Prompt tokens of these requests. */
+  readonly tokens: number
 }
 
 export interface WorkerView {

@@ -101,8 +101,8 @@ describe('load, where other routers get it wrong', () => {
     expect(loads()).toEqual({ a: 1, b: 0 })
     send(0)
     expect(registry.candidates('decode', 0)).toEqual([
-      { worker: 0, id: 'a', inflight: 2 },
-      { worker: 1, id: 'b', inflight: 0 },
+      { worker: 0, id: 'a', inflight: 2, tokens: 20 },
+      { worker: 1, id: 'b', inflight: 0, tokens: 0 },
     ])
   })
 

@@ -150,10 +150,12 @@ export class Registry {
     for (const entry of this.#byIndex[role].values()) {
       const { index, spec } = entry
       if (!mayTake(entry, nowMs, exclude)) continue
+      const elsewhere = this.#tracker.elsewhere(spec.id, role)
       candidates.push({
         worker: index,
         id: spec.id,
-        inflight: this.#tracker.inflight(spec.id, role) + this.#tracker.elsewhere(spec.id, role),
+        inflight: this.#tracker.inflight(spec.id, role) + elsewhere.inflight,
+        tokens: this.#tracker.tokens(spec.id, role) + elsewhere.tokens,
       })
     }
     return candidates.sort((a, b) => a.worker - b.worker)
@@ -218,7 +220,7 @@ export class Registry {
         inflight: this.#tracker.inflight(spec.id, spec.role),
         tokens: this.#tracker.tokens(spec.id, spec.role),
       }
-      const inflightElsewhere = this.#tracker.elsewhere(spec.id, spec.role)
+      const { inflight: inflightElsewhere } = this.#tracker.elsewhere(spec.id, spec.role)
       return {
         spec,
         index,

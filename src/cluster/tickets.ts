@@ -16,6 +16,8 @@ export interface Load {
   readonly tokens: number
 }
 
+export const IDLE: Load = { inflight: 0, tokens: 0 }
+
 type Account = Record<Role, { inflight: number; tokens: number }>
 
 /**
@@ -28,11 +30,8 @@ export class LoadTracker {
   readonly #live = new Set<Ticket>()
   readonly #totals = emptyAccount()
   #doubleReleases = 0
-  /**
-   * Requests that other gateways have on a worker, if they share their loads: not tickets of this gateway,
-   * but load.
-   */
-  elsewhere: (worker: string, leg: Role) => number = () => 0
+  /** Load of other gateways on a worker, if they share their loads; not tickets of this gateway. */
+  elsewhere: (worker: string, leg: Role) => Load = () => IDLE
   /** Called after every ticket that is taken or released; must not throw. */
   onChange: () => void = () => {}
   #leaked = 0

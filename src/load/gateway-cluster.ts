@@ -6,7 +6,7 @@ import { addressOf, fetchText } from './endpoint.ts'
 
 export interface Cluster {
   readonly url: string
-  /** `eldr`, or `eldr@0.2` with a band. In-flight requests stay where they are. */
+  /** `eldr`, or `eldr@0.2` with a τ. In-flight requests stay where they are. */
   setPolicy(name: string): Promise<void>
   /** Clears the prefix caches of all workers. False if a worker cannot do that. */
   clearPrefixCaches?(): Promise<boolean>

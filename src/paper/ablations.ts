@@ -26,12 +26,12 @@ interface Change {
   readonly p99: Interval
 }
 
-/** Band width and variant; 0.1 is the default of eldr. */
+/** Band width and variant; 0.1 is the default. */
 const TAUS = [
-  ['0', 'eldr@0'],
-  ['0.1', 'eldr'],
-  ['0.2', 'eldr@0.2'],
-  ['0.3', 'eldr@0.3'],
+  ['0', 'band@0'],
+  ['0.1', 'band'],
+  ['0.2', 'band@0.2'],
+  ['0.3', 'band@0.3'],
 ] as const
 /** Transforms are compared at this batch; the paper uses a rate in the middle of its range. */
 const TRANSFORM_BATCH = 20
@@ -65,8 +65,8 @@ const withArtifact = (workload: Workload, artifact: string): Setting => ({ ...se
 export function balance(context: Context): Simulated<Exhibit> {
   const parts = context.workloads.map(workload => ({
     workload,
-    balanced: overRates(context, workload, 'eldr'),
-    vanilla: overRates(context, workload, 'eldr', withArtifact(workload, workload.artifacts.vanilla)),
+    balanced: overRates(context, workload, 'band'),
+    vanilla: overRates(context, workload, 'band', withArtifact(workload, workload.artifacts.vanilla)),
   }))
   return {
     cells: parts.flatMap(({ balanced, vanilla }) => [...balanced.cells, ...vanilla.cells]),
@@ -140,9 +140,9 @@ export function transforms(context: Context): Simulated<Exhibit> {
     const cell = (variant: string, setting: Setting): Cell => ({ variant, rate, setting })
     const base = cell('round_robin', served(workload))
     const simulated = new Map([
-      ['count-idf', cell('eldr', served(workload))],
+      ['count-idf', cell('band', served(workload))],
       ...OTHER_TRANSFORMS.map(
-        name => [name, cell('eldr', withArtifact(workload, workload.artifacts.transforms[name]))] as const,
+        name => [name, cell('band', withArtifact(workload, workload.artifacts.transforms[name]))] as const,
       ),
     ])
     return { workload, base, simulated }

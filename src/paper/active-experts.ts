@@ -8,7 +8,7 @@ import { loadGrid, variantOf } from './main-results.ts'
 import { IN_WORDS } from './traces.ts'
 import { average, fewer, listed, number, sum } from './words.ts'
 
-const POLICIES = ['round_robin', 'eldr', 'union'] as const
+const POLICIES = ['round_robin', 'band', 'union'] as const
 /** Batch sizes in the table; the chart has all of them. */
 const SHOWN_BATCHES = [8, 16, 24, 32, 40, 48] as const
 /** Batch sizes with fewer steps are left out. */
@@ -51,7 +51,7 @@ export function activeByBatch(context: Context): Simulated<Exhibit> {
       return {
         id: 'fig-13',
         title: 'Fig. 13: active experts at equal batch size',
-        finding: `At equal batch size, averaged over sizes, a step activates ${listed(merged.map(one => `${fewer(reduction(one, 'eldr'))} experts with eldr and ${fewer(reduction(one, 'union'))} with union (${IN_WORDS[one.workload]})`))} than with round_robin.`,
+        finding: `At equal batch size, averaged over sizes, a step activates ${listed(merged.map(one => `${fewer(reduction(one, 'band'))} experts with band and ${fewer(reduction(one, 'union'))} with union (${IN_WORDS[one.workload]})`))} than with round_robin.`,
         paper: {
           finding: '22.0 % fewer on Qwen3-30B-A3B and the task workload, averaged over batch sizes.',
           differs:

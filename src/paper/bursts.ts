@@ -1,5 +1,5 @@
 /**
- * Bursty arrivals: gamma gaps and, where given, recorded arrivals. Are eldr and union ever worse than jsq?
+ * Bursty arrivals: gamma gaps and, where given, recorded arrivals. Are band and union ever worse than jsq?
  */
 import type { Exhibit, ExhibitTable } from '../report/exhibit.ts'
 import { whole } from '../report/numbers.ts'
@@ -20,7 +20,7 @@ import type { RecordedSource } from './recorded.ts'
 import { fixed } from './rounded.ts'
 import { change, mean, number, outOf, shortHash, span } from './words.ts'
 
-const POLICIES = ['jsq', 'eldr', 'union'] as const
+const POLICIES = ['jsq', 'band', 'union'] as const
 /** Allowed loss of union against jsq at the tail. */
 const TARGET = 0.02
 const SAME_TTFT =
@@ -83,7 +83,7 @@ function exhibit(context: Context, bursts: readonly Burst[]): Exhibit {
   return {
     id: 'bursts',
     title: 'Bursts: tail against jsq',
-    finding: `Against jsq, p99 TPOT changes by ${span(tails(2, tpotP99))} with union and by ${span(tails(1, tpotP99))} with eldr. union meets its target, a p99 at most ${fixed(100 * TARGET, 0)} % above jsq’s, in ${outOf(bursts.length - missed.length, bursts.length)} cases${missed.length > 0 ? ` (missed: ${missed.map(({ label, batch }) => `${label} at ${batch}`).join(', ')})` : ''}.${sources.length === 0 ? ' No recorded arrivals were given (--workloads).' : ''}`,
+    finding: `Against jsq, p99 TPOT changes by ${span(tails(2, tpotP99))} with union and by ${span(tails(1, tpotP99))} with band. union meets its target, a p99 at most ${fixed(100 * TARGET, 0)} % above jsq’s, in ${outOf(bursts.length - missed.length, bursts.length)} cases${missed.length > 0 ? ` (missed: ${missed.map(({ label, batch }) => `${label} at ${batch}`).join(', ')})` : ''}.${sources.length === 0 ? ' No recorded arrivals were given (--workloads).' : ''}`,
     notes: [SAME_TTFT],
     source: `${simulatedFrom(context, workloads, { topology: sources.length > 0 ? `${TOPOLOGY} (more prefill workers for recorded arrivals)` : TOPOLOGY, arrivals: sources.length > 0 ? 'gamma (shape 0.25) or recorded' : 'gamma (shape 0.25)', replacement: true })} ${sources.length > 0 ? 'Recorded requests keep their prompt and output lengths and replay the experts of the task mix.' : ''}`,
     tables: [
@@ -104,8 +104,8 @@ function burstTable(bursts: readonly Burst[], against: Against): ExhibitTable {
       'requests per second',
       'batch under jsq',
       'jsq p99 TPOT',
-      'eldr p50',
-      'eldr p99',
+      'band p50',
+      'band p99',
       'union p50',
       'union p99',
       'jsq p99 TTFT',

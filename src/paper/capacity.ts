@@ -16,7 +16,7 @@ import { served } from './loads.ts'
 import { IN_WORDS } from './traces.ts'
 import { listed, number, signedPercent } from './words.ts'
 
-const POLICIES = ['jsq', 'eldr', 'union'] as const
+const POLICIES = ['jsq', 'band', 'union'] as const
 /** p99 of jsq at this batch is the limit for all policies. */
 const BATCH = 35
 
@@ -105,7 +105,7 @@ function exhibit(
   return {
     id: 'capacity',
     title: 'Capacity at equal p99',
-    finding: `At the p99 TPOT that jsq has at a mean batch of ${BATCH} on 16 decoders: union ${says('union')}; eldr ${says('eldr')}.`,
+    finding: `At the p99 TPOT that jsq has at a mean batch of ${BATCH} on 16 decoders: union ${says('union')}; band ${says('band')}.`,
     source: `${simulatedFrom(context, context.workloads, { artifact: 'as many clusters as decoders' })} Searched as eldr plan does: rates to within ${100 * RATE_TOLERANCE} %, mean p99 over seeds compared with the limit, longer runs where ${context.requests} requests do not fill the batches.`,
     tables: [
       {

@@ -29,11 +29,12 @@ export const ALL_POLICIES = [
   'jsq',
   'power_of_two',
   'domain',
+  'band',
   'eldr',
   'union',
   'union@true',
 ] as const
-export const QUICK_POLICIES = ['round_robin', 'jsq', 'eldr', 'union'] as const
+export const QUICK_POLICIES = ['round_robin', 'jsq', 'band', 'eldr', 'union'] as const
 
 /** Points of several policies at one mean batch. */
 export interface LoadPoints {
@@ -112,6 +113,7 @@ function exhibit(context: Context, workload: Workload, loads: readonly LoadPoint
     id,
     title,
     finding: `TPOT p50 / p99 against the best load balancer, at mean batches of ${range(seen, 0)}: ${[
+      'band',
       'eldr',
       'union',
       'domain',
@@ -119,7 +121,7 @@ function exhibit(context: Context, workload: Workload, loads: readonly LoadPoint
     ]
       .map(says)
       .filter(text => text !== '')
-      .join('; ')}.${domainAgainstEldr(loads)}${duplicatesWarning(
+      .join('; ')}.${domainAgainstBand(loads)}${duplicatesWarning(
       loads.flatMap(({ points }) => points),
       workload,
     )}`,
@@ -204,7 +206,7 @@ function chart(loads: readonly LoadPoints[], title: string, y: string, value: Va
 
 /** Changes are paired by seed, so their intervals are far narrower than those of the times. */
 function gainChart(loads: readonly LoadPoints[]): ExhibitChart {
-  const series = ['eldr', 'union'].flatMap(variant =>
+  const series = ['band', 'union'].flatMap(variant =>
     [tpotP50, tpotP99].map((value, metric) => ({
       label: `${variant}, ${metric === 0 ? 'p50' : 'p99'}`,
       dashed: metric === 1 || undefined,
@@ -226,16 +228,16 @@ function gainChart(loads: readonly LoadPoints[]): ExhibitChart {
 }
 
 /**
- * Routing by label beats eldr at the median of the task mix and loses at the tail, so the finding says both.
+ * Routing by label beats band at the median of the task mix and loses at the tail, so the finding says both.
  */
-function domainAgainstEldr(loads: readonly LoadPoints[]): string {
+function domainAgainstBand(loads: readonly LoadPoints[]): string {
   const lower = (value: Value) => {
-    const [domain, eldr] = ['domain', 'eldr'].map(variant => gains(loads, variant, value))
-    return domain!.filter(({ mean: share }, at) => share < eldr![at]!.mean).length
+    const [domain, band] = ['domain', 'band'].map(variant => gains(loads, variant, value))
+    return domain!.filter(({ mean: share }, at) => share < band![at]!.mean).length
   }
   if (!loads.every(({ points }) => variantOf(points, 'domain'))) return ''
   const all = loads.length
-  return ` domain has a lower p50 than eldr at ${outOf(lower(tpotP50), all)} loads and a higher p99 at ${outOf(all - lower(tpotP99), all)}.`
+  return ` domain has a lower p50 than band at ${outOf(lower(tpotP50), all)} loads and a higher p99 at ${outOf(all - lower(tpotP99), all)}.`
 }
 
 /** A warning if more requests are in flight than the trace has. */

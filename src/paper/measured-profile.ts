@@ -10,7 +10,7 @@ import { IN_WORDS } from './traces.ts'
 import { listed } from './words.ts'
 
 /** Fixed, because the evidence compares these: a new load balancer must not change it. */
-export const MEASURED_POLICIES = ['random', 'round_robin', 'jsq', 'power_of_two', 'eldr', 'union'] as const
+export const MEASURED_POLICIES = ['random', 'round_robin', 'jsq', 'power_of_two', 'band', 'union'] as const
 
 export function onMeasuredProfile(context: Context): Simulated<Exhibit> {
   const parts = context.workloads.map(workload => ({
@@ -41,7 +41,7 @@ export function onMeasuredProfile(context: Context): Simulated<Exhibit> {
       return {
         id: 'measured-profile',
         title: 'Fig. 11 and 12 with a measured step',
-        finding: `With ${whole.name} ${listed(grids.map(({ workload, ours }) => `eldr changes the median by ${gainSpan(ours, 'eldr', tpotP50)} and p99 by ${gainSpan(ours, 'eldr', tpotP99)}, union by ${gainSpan(ours, 'union', tpotP50)} and ${gainSpan(ours, 'union', tpotP99)} (${IN_WORDS[workload]})`))}. With half of the experts active, 20 requests and no attention cost, loading experts takes ${fixed(100 * share(whole), 0)} % of a step with this profile and ${fixed(100 * share(profile), 0)} % with ${profile.name}, of which only the MoE part is measured.`,
+        finding: `With ${whole.name} ${listed(grids.map(({ workload, ours }) => `band changes the median by ${gainSpan(ours, 'band', tpotP50)} and p99 by ${gainSpan(ours, 'band', tpotP99)}, union by ${gainSpan(ours, 'union', tpotP50)} and ${gainSpan(ours, 'union', tpotP99)} (${IN_WORDS[workload]})`))}. With half of the experts active, 20 requests and no attention cost, loading experts takes ${fixed(100 * share(whole), 0)} % of a step with this profile and ${fixed(100 * share(profile), 0)} % with ${profile.name}, of which only the MoE part is measured.`,
         source: `${simulatedFrom(context, context.workloads, { profile: whole })} ${whole.provenance.what}.`,
         tables: grids.flatMap(({ workload, ours, beside }) => [
           gainTable(ours, `${whole.name}, ${IN_WORDS[workload]}`),

@@ -54,7 +54,7 @@ function farFromPrototype({ withPrefill, alone }: Judgements): string {
   if (outside.length === 0) return ''
   const lower = outside.filter(({ of, metric }) => fromPrototype(of, metric) < 0)
   const byChance = outside.filter(({ of, metric }) => isWithinChance(of, metric))
-  const tails = ({ judged }: Judgement) => span(judged.map(({ eldr }) => eldr.p99.mean / 100))
+  const tails = ({ judged }: Judgement) => span(judged.map(({ band }) => band.p99.mean / 100))
   const favour =
     lower.length > 0
       ? ` ${lower.length === outside.length ? 'All' : whole(lower.length)} of these ${whole(outside.length)} are lower than the prototype’s: better, but still outside the target.`
@@ -63,7 +63,7 @@ function farFromPrototype({ withPrefill, alone }: Judgements): string {
     lower.length < outside.length
       ? ` ${whole(outside.length - lower.length)} ${outside.length - lower.length === 1 ? 'is' : 'are'} higher.`
       : ''
-  return `eldr is more than 2 points from the prototype in ${whole(outside.length)} cases.${favour}${higher} Within the interval over seeds, the difference may be less than 2 points in ${outOf(byChance.length, outside.length)}. The settings differ in prefill and in how trace rows are drawn: eldr’s p99 is ${tails(withPrefill)} with prefill, where no row runs twice at once while another is free, and ${tails(alone)} with rows drawn with replacement, as in the prototype.${fewRows(outside[0]!.of)}${rowsTwice(outside.map(({ of }) => of))}`
+  return `band is more than 2 points from the prototype in ${whole(outside.length)} cases.${favour}${higher} Within the interval over seeds, the difference may be less than 2 points in ${outOf(byChance.length, outside.length)}. The settings differ in prefill and in how trace rows are drawn: band’s p99 is ${tails(withPrefill)} with prefill, where no row runs twice at once while another is free, and ${tails(alone)} with rows drawn with replacement, as in the prototype.${fewRows(outside[0]!.of)}${rowsTwice(outside.map(({ of }) => of))}`
 }
 
 function lessGain({ withPrefill, alone }: Judgements): string {
@@ -80,14 +80,14 @@ function nearerTail({ withPrefill, alone, onMeasured }: Judgements): string {
   )
   if (all.length === 0) return ''
   const isBoth = all.every(
-    ({ of: { eldr, union, prototype } }) =>
-      eldr.p99.mean < prototype.eldr.p99.ends[0] && union.p99.mean <= prototype.union.p99.ends[1],
+    ({ of: { band, union, prototype } }) =>
+      band.p99.mean < prototype.band.p99.ends[0] && union.p99.mean <= prototype.union.p99.ends[1],
   )
   const numbers = all.map(
     ({ of, setting }) =>
-      `${named([of])} ${lowered(setting)}: eldr ${signedPercent(of.eldr.p99.mean / 100)} (prototype ${of.prototype.eldr.p99.text}), union ${signedPercent(of.union.p99.mean / 100)} (prototype ${of.prototype.union.p99.text})`,
+      `${named([of])} ${lowered(setting)}: band ${signedPercent(of.band.p99.mean / 100)} (prototype ${of.prototype.band.p99.text}), union ${signedPercent(of.union.p99.mean / 100)} (prototype ${of.prototype.union.p99.text})`,
   )
-  return `union’s p99 is less than 5 points below eldr’s at ${numbers.join('; ')}.${isBoth ? ' The distance is small because eldr’s p99 is lower than in the prototype; union’s is at or below the prototype’s.' : ''}`
+  return `union’s p99 is less than 5 points below band’s at ${numbers.join('; ')}.${isBoth ? ' The distance is small because band’s p99 is lower than in the prototype; union’s is at or below the prototype’s.' : ''}`
 }
 
 function higherMedian({ withPrefill, alone, onMeasured }: Judgements): string {
@@ -98,7 +98,7 @@ function higherMedian({ withPrefill, alone, onMeasured }: Judgements): string {
   const shares = [withPrefill, alone].flatMap(({ judged }) => missed(judged)).map(shareOf)
   const kept =
     shares.length > 0 ? `; it keeps ${range(shares, 0)} % of the gain with true patterns there` : ''
-  return `union’s median is above eldr’s at ${places(settings, missed)}. union predicts each request’s decode from ${range(
+  return `union’s median is above band’s at ${places(settings, missed)}. union predicts each request’s decode from ${range(
     all.map(of => of.calibration),
     0,
   )} calibration requests, and predicts worse with fewer${kept}.${rowsTwice(all)}`
@@ -117,5 +117,5 @@ function rowsTwice(loads: readonly Judged[]): string {
   const most = Math.max(...loads.map(({ inflight }) => inflight))
   const rows = Math.min(...loads.map(of => of.rows))
   if (most <= rows) return ''
-  return ` Up to ${fixed(most, 0)} requests are in flight and the trace has ${whole(rows)} rows, so at the highest loads some rows run twice at once, which flatters eldr.`
+  return ` Up to ${fixed(most, 0)} requests are in flight and the trace has ${whole(rows)} rows, so at the highest loads some rows run twice at once, which flatters band.`
 }

@@ -17,7 +17,7 @@ import { change, range } from './words.ts'
 /** Cells of Fig. 11, 12 and the foresight exhibit, so they cost no extra run. */
 const SERVED_POLICIES = [...ALL_POLICIES, 'union@all'] as const
 /** The prototype's load balancers and policies. */
-const POLICIES = ['round_robin', 'jsq', 'power_of_two', 'domain', 'eldr', 'union', 'union@true'] as const
+const POLICIES = ['round_robin', 'jsq', 'power_of_two', 'domain', 'band', 'union', 'union@true'] as const
 
 export function againstPrototype(context: Context): Simulated<Exhibit> {
   const parts = context.workloads.map(workload => ({
@@ -83,7 +83,7 @@ function besideTable({ workload: { workload }, served: ours, alone }: Part): Exh
       'prototype p99 (%)',
     ],
     rows: ours.flatMap(({ batch, points }, at) =>
-      ['domain', 'eldr', 'union', 'union@true'].map(variant => {
+      ['domain', 'band', 'union', 'union@true'].map(variant => {
         const quoted = prototypeFigures(workload, batch, variant)
         const both = (value: Value) =>
           [points, alone[at]!.points].map(of => change(gainOf(of, variantOf(of, variant)!, value)))

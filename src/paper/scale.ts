@@ -27,8 +27,8 @@ const EP_VARIANTS = [
   { variant: 'round_robin', placement: 'linear', label: 'round_robin, linear' },
   { variant: 'jsq', placement: 'linear', label: 'jsq, linear' },
   { variant: 'jsq', placement: 'global', label: 'jsq, one placement for all' },
-  { variant: 'eldr', placement: 'linear', label: 'eldr, linear' },
-  { variant: 'eldr', placement: 'cluster', label: 'eldr, placement by cluster' },
+  { variant: 'band', placement: 'linear', label: 'band, linear' },
+  { variant: 'band', placement: 'cluster', label: 'band, placement by cluster' },
   { variant: 'union', placement: 'linear', label: 'union, linear' },
   { variant: 'union', placement: 'global', label: 'union, one placement for all' },
 ] as const
@@ -65,7 +65,7 @@ export function expertParallelism(context: Context): Simulated<Exhibit> {
         finding: `TPOT p50 / p99 against the best load balancer with linear placement, at mean batches of ${range(
           seen.map(({ points }) => over(points[1]!, batchOf).mean),
           0,
-        )}: ${[2, 3, 4, 5, 6].map(says).join('; ')}. The fullest of four ranks loads ${fullest(1)} experts per layer under jsq and ${fullest(4)} under eldr with placement by cluster.`,
+        )}: ${[2, 3, 4, 5, 6].map(says).join('; ')}. The fullest of four ranks loads ${fullest(1)} experts per layer under jsq and ${fullest(4)} under band with placement by cluster.`,
         paper: {
           finding:
             'With placement by cluster, ELDR lowers the median by 2.7 to 4.3 % and p99 by 0.6 to 2.0 % at every rate (Qwen3-235B-A22B, language).',
@@ -123,12 +123,12 @@ export function decoderPools(context: Context): Simulated<Exhibit> {
         : { ...main, topology: `8P${decoders}D`, artifact: lang.artifacts.workers[decoders] }
     const rates = BATCHES.map(batch => Number(((context.rateOf(main, batch) * decoders) / 16).toPrecision(3)))
     const at = (variant: string) => rates.map((rate): Cell => ({ variant, rate, setting }))
-    return { decoders, base: at('round_robin'), eldr: at('eldr'), union: at('union') }
+    return { decoders, base: at('round_robin'), band: at('band'), union: at('union') }
   })
   return {
-    cells: pools.flatMap(({ base, eldr, union }) => [...base, ...eldr, ...union]),
+    cells: pools.flatMap(({ base, band, union }) => [...base, ...band, ...union]),
     make: of => {
-      const changes = pools.map(({ decoders, base, eldr, union }) => {
+      const changes = pools.map(({ decoders, base, band, union }) => {
         const against = (cells: readonly Cell[], value: Value) =>
           meanChange(
             cells.map((cell, at) => ({ base: of(base[at]!), point: of(cell) })),
@@ -138,16 +138,16 @@ export function decoderPools(context: Context): Simulated<Exhibit> {
           p50: against(cells, tpotP50),
           p99: against(cells, tpotP99),
         })
-        return { decoders, eldr: both(eldr), union: both(union) }
+        return { decoders, band: both(band), union: both(union) }
       })
-      const says = (policy: 'eldr' | 'union') =>
+      const says = (policy: 'band' | 'union') =>
         listed(
           changes.map(({ decoders, [policy]: { p50 } }) => `${signedPercent(p50.mean)} (8P${decoders}D)`),
         )
       return {
         id: 'table-2',
         title: 'Table 2: decoder pools of 8, 16 and 24',
-        finding: `Mean change of the median TPOT against round_robin: eldr ${says('eldr')}; union ${says('union')}.${duplicatesWarning(
+        finding: `Mean change of the median TPOT against round_robin: band ${says('band')}; union ${says('union')}.${duplicatesWarning(
           pools.flatMap(({ base }) => base.map(of)),
           lang,
         )}`,
@@ -162,9 +162,9 @@ export function decoderPools(context: Context): Simulated<Exhibit> {
           {
             columns: ['TPOT against round_robin', ...DECODERS.map(decoders => `8P${decoders}D`)],
             rows: [
-              ['eldr, p50', ...changes.map(({ eldr }) => change(eldr.p50))],
+              ['band, p50', ...changes.map(({ band }) => change(band.p50))],
               ['paper, p50', ...PAPER_P50],
-              ['eldr, p99', ...changes.map(({ eldr }) => change(eldr.p99))],
+              ['band, p99', ...changes.map(({ band }) => change(band.p99))],
               ['paper, p99', ...PAPER_P99],
               ['union, p50', ...changes.map(({ union }) => change(union.p50))],
               ['union, p99', ...changes.map(({ union }) => change(union.p99))],

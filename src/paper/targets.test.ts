@@ -17,16 +17,16 @@ import { signedPercent } from './words.ts'
 const plain = (text: string) => text.replaceAll('\u00a0', ' ')
 const of = (mean: number, half = 0.5) => ({ mean, half, count: 3 })
 
-/** Language mix at batch 35, where the prototype has −10.2 and +5.7 for eldr, −9.7 and −6.4 for union. */
+/** Language mix at batch 35, where the prototype has −10.2 and +5.7 for band, −9.7 and −6.4 for union. */
 function judged(change: Partial<Judged> = {}): Judged {
   return {
     workload: 'lang',
     batch: 35,
-    eldr: { p50: of(-10), p99: of(5) },
+    band: { p50: of(-10), p99: of(5) },
     union: { p50: of(-10), p99: of(-7) },
     unionAll: -10.1,
     unionTrue: -11,
-    prototype: { eldr: prototypeFigures('lang', 35, 'eldr')!, union: prototypeFigures('lang', 35, 'union')! },
+    prototype: { band: prototypeFigures('lang', 35, 'band')!, union: prototypeFigures('lang', 35, 'union')! },
     inflight: 500,
     rows: 800,
     calibration: 1000,
@@ -52,11 +52,11 @@ describe('targets', () => {
   it('measure the distance to the nearer end of the prototype’s range and allow 2 points', () => {
     const task = {
       prototype: {
-        eldr: prototypeFigures('task', 20, 'eldr')!,
+        band: prototypeFigures('task', 20, 'band')!,
         union: prototypeFigures('task', 20, 'union')!,
       },
     }
-    const at = (p50: number, p99: number) => judged({ ...task, eldr: { p50: of(p50), p99: of(p99) } })
+    const at = (p50: number, p99: number) => judged({ ...task, band: { p50: of(p50), p99: of(p99) } })
     const distance = (one: Judged) => [fromPrototype(one, 'p50'), fromPrototype(one, 'p99')]
     expect(distance(at(-11, 2))).toEqual([0, 0])
     expect(distance(at(-14.94, 5.34))).toEqual([-2, 2])
@@ -74,7 +74,7 @@ describe('targets', () => {
 
   it('are named and explained where they are missed', () => {
     const missed = judged({
-      eldr: { p50: of(-12.4, 0.1), p99: of(-3, 9) },
+      band: { p50: of(-12.4, 0.1), p99: of(-3, 9) },
       union: { p50: of(-9), p99: of(-7) },
       inflight: 900,
     })
@@ -92,7 +92,7 @@ describe('targets', () => {
     )
     expect(notes[0]).toContain('in 2 of the 4')
     expect(notes[1]).toContain('of the gain with true patterns (81.8 %)')
-    expect(notes[2]).toContain('eldr −3.0 % (prototype +5.7), union −7.0 % (prototype −6.4)')
+    expect(notes[2]).toContain('band −3.0 % (prototype +5.7), union −7.0 % (prototype −6.4)')
     expect(notes[3]).toContain('Up to 900 requests are in flight and the trace has 800 rows')
     expect(notes.join('')).not.toMatch(/NaN|undefined|–(?!\d)/)
   })

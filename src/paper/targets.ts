@@ -24,14 +24,14 @@ export interface Gains {
 export interface Judged {
   readonly workload: WorkloadName
   readonly batch: number
-  readonly eldr: Gains
+  readonly band: Gains
   readonly union: Gains
   /** Median of union@all and union@true; NaN if not run. */
   readonly unionAll: number
   readonly unionTrue: number
   /** Figures of the prototype. */
-  readonly prototype: { readonly eldr: Figures; readonly union: Figures }
-  /** Requests in flight under eldr, and rows of the trace. */
+  readonly prototype: { readonly band: Figures; readonly union: Figures }
+  /** Requests in flight under band, and rows of the trace. */
   readonly inflight: number
   readonly rows: number
   readonly calibration: number
@@ -58,9 +58,9 @@ const MIN_DISTANCE = -5
 const maxAbove = (batch: number): number => (batch <= 10 ? 2 : 1)
 
 /** Points below (−) or above the prototype's range; 0 inside it. One digit, as quoted. */
-export function fromPrototype({ eldr, prototype }: Judged, metric: keyof Gains): number {
-  const ours = shown(eldr[metric].mean, 1)
-  const [low, high] = prototype.eldr[metric].ends
+export function fromPrototype({ band, prototype }: Judged, metric: keyof Gains): number {
+  const ours = shown(band[metric].mean, 1)
+  const [low, high] = prototype.band[metric].ends
   return shown(ours < low ? ours - low : ours > high ? ours - high : 0, 1)
 }
 
@@ -69,18 +69,18 @@ export const isOutside = (of: Judged, metric: keyof Gains): boolean =>
 
 /** True if the interval over seeds reaches into the target. */
 export const isWithinChance = (of: Judged, metric: keyof Gains): boolean =>
-  Math.abs(fromPrototype(of, metric)) <= WITHIN + (of.eldr[metric].half || 0)
+  Math.abs(fromPrototype(of, metric)) <= WITHIN + (of.band[metric].half || 0)
 
 const nearPrototype = (metric: keyof Gains): Target => ({
-  words: `eldr’s ${metric} within ${WITHIN} points of the prototype’s`,
-  columns: [`eldr ${metric} minus prototype (points)`, `within ${WITHIN}`],
+  words: `band’s ${metric} within ${WITHIN} points of the prototype’s`,
+  columns: [`band ${metric} minus prototype (points)`, `within ${WITHIN}`],
   value: of => ({ ...number(fromPrototype(of, metric), 1), signed: true }),
   verdict: of => (isOutside(of, metric) ? (fromPrototype(of, metric) < 0 ? 'lower' : 'higher') : MET),
 })
 
 export const shareOf = ({ union, unionTrue }: Judged): number => shown((100 * union.p50.mean) / unionTrue, 2)
-const minusEldr = ({ union, eldr }: Judged, metric: keyof Gains): number =>
-  shown(union[metric].mean - eldr[metric].mean, 2)
+const minusBand = ({ union, band }: Judged, metric: keyof Gains): number =>
+  shown(union[metric].mean - band[metric].mean, 2)
 
 export const NEAR_PROTOTYPE: readonly Target[] = [nearPrototype('p50'), nearPrototype('p99')]
 
@@ -92,17 +92,17 @@ export const KEEPS_GAIN: Target = {
 }
 
 export const LOWERS_TAIL: Target = {
-  words: `union’s p99 at least ${-MIN_DISTANCE} points below eldr’s`,
-  columns: ['union’s p99 minus eldr’s (points)', `≤ −${-MIN_DISTANCE}`],
-  value: of => ({ ...number(minusEldr(of, 'p99'), 2), signed: true }),
-  verdict: of => (minusEldr(of, 'p99') <= MIN_DISTANCE ? MET : 'missed'),
+  words: `union’s p99 at least ${-MIN_DISTANCE} points below band’s`,
+  columns: ['union’s p99 minus band’s (points)', `≤ −${-MIN_DISTANCE}`],
+  value: of => ({ ...number(minusBand(of, 'p99'), 2), signed: true }),
+  verdict: of => (minusBand(of, 'p99') <= MIN_DISTANCE ? MET : 'missed'),
 }
 
 export const KEEPS_MEDIAN: Target = {
-  words: 'union’s median at most 1 point above eldr’s (2 at batch 10)',
-  columns: ['union’s p50 minus eldr’s (points)', '≤ +1 (+2 at batch 10)'],
-  value: of => ({ ...number(minusEldr(of, 'p50'), 2), signed: true }),
-  verdict: of => (minusEldr(of, 'p50') <= maxAbove(of.batch) ? MET : 'missed'),
+  words: 'union’s median at most 1 point above band’s (2 at batch 10)',
+  columns: ['union’s p50 minus band’s (points)', '≤ +1 (+2 at batch 10)'],
+  value: of => ({ ...number(minusBand(of, 'p50'), 2), signed: true }),
+  verdict: of => (minusBand(of, 'p50') <= maxAbove(of.batch) ? MET : 'missed'),
 }
 
 export const ALL_TARGETS: readonly Target[] = [...NEAR_PROTOTYPE, KEEPS_GAIN, LOWERS_TAIL, KEEPS_MEDIAN]
@@ -122,15 +122,15 @@ export function judge(
   return {
     workload,
     batch,
-    eldr: gains('eldr'),
+    band: gains('band'),
     union: gains('union'),
     unionAll: gain('union@all', tpotP50).mean,
     unionTrue: gain('union@true', tpotP50).mean,
     prototype: {
-      eldr: prototypeFigures(workload, batch, 'eldr')!,
+      band: prototypeFigures(workload, batch, 'band')!,
       union: prototypeFigures(workload, batch, 'union')!,
     },
-    inflight: over(variantOf(points, 'eldr')!, run => run.inflight).mean,
+    inflight: over(variantOf(points, 'band')!, run => run.inflight).mean,
     rows: evaluation.requests,
     calibration: calibration.requests,
   }

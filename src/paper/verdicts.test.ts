@@ -15,11 +15,11 @@ const exhibit = (id: string, change: Partial<Exhibit>): Exhibit => ({
 })
 
 /** A gain table with two loads. */
-function gains(id: string, eldr: readonly number[], domain: readonly number[] = [0, 0, 0, 0]): Exhibit {
+function gains(id: string, band: readonly number[], domain: readonly number[] = [0, 0, 0, 0]): Exhibit {
   const columns = ['policy', 'p50 at 10', 'p50 at 20', 'p99 at 10', 'p99 at 20']
   const rows = [
     ['domain', ...domain.map(number)],
-    ['eldr', ...eldr.map(number)],
+    ['band', ...band.map(number)],
   ]
   return exhibit(id, { tables: [{ columns, rows }] })
 }
@@ -28,19 +28,19 @@ describe('verdicts', () => {
   it('compare the mean over the loads with the paper’s range', () => {
     expect(verdictOf(gains('fig-12', [-8, -7, -2, 1]))).toEqual({
       word: 'Reproduced',
-      why: 'eldr’s changes of p50 and p99 TPOT are both within the paper’s range.',
+      why: 'band’s changes of p50 and p99 TPOT are both within the paper’s range.',
       numbers: expect.stringContaining('−7.5') as string,
     })
     expect(verdictOf(gains('fig-12', [-12, -11, 4, 5]))).toMatchObject({
       word: 'Partly reproduced',
-      why: 'eldr’s change of p50 TPOT is better than the paper’s range, its change of p99 is worse than the paper’s.',
+      why: 'band’s change of p50 TPOT is better than the paper’s range, its change of p99 is worse than the paper’s.',
     })
     expect(verdictOf(gains('fig-12', [1, 2, 0, 0])).word).toBe('Not reproduced')
   })
 
-  it('count the loads at which routing by domain label beats eldr', () => {
+  it('count the loads at which routing by domain label beats band', () => {
     const { why } = verdictOf(gains('fig-11', [-9, -12, 7, 1], [-11, -10, 18, 11]))
-    expect(why).toContain('lower p50 than eldr at 1 of the 2 loads and a higher p99 at all 2 loads')
+    expect(why).toContain('lower p50 than band at 1 of the 2 loads and a higher p99 at all 2 loads')
   })
 
   it('say which figures hold by construction', () => {

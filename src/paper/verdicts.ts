@@ -47,7 +47,7 @@ function meanGain({ tables }: Exhibit, policy: string, metric: RegExp): number {
 
 /** Fig. 11 and 12: the paper's ranges are means over rates, so ours are too. */
 function meanChanges(exhibit: Exhibit, paper: { p50: [number, number]; p99: [number, number] }): Verdict {
-  const [p50, p99] = [meanGain(exhibit, 'eldr', /^p50/), meanGain(exhibit, 'eldr', /^p99/)]
+  const [p50, p99] = [meanGain(exhibit, 'band', /^p50/), meanGain(exhibit, 'band', /^p99/)]
   const place = (value: number, [low, high]: [number, number]) =>
     isWithin(value, low, high) ? 'within' : value < low ? 'better than' : 'worse than'
   const [median, tail] = [place(p50, paper.p50), place(p99, paper.p99)]
@@ -60,19 +60,19 @@ function meanChanges(exhibit: Exhibit, paper: { p50: [number, number]; p99: [num
           : 'Partly reproduced',
     why:
       median === tail
-        ? `eldr’s changes of p50 and p99 TPOT are both ${median} the paper’s range.`
-        : `eldr’s change of p50 TPOT is ${median} the paper’s range, its change of p99 is ${tail} the paper’s.`,
+        ? `band’s changes of p50 and p99 TPOT are both ${median} the paper’s range.`
+        : `band’s change of p50 TPOT is ${median} the paper’s range, its change of p99 is ${tail} the paper’s.`,
     numbers: `Mean change over the loads: p50 ${points(p50)}, p99 ${points(p99)}.`,
   }
 }
 
 function domainAgainstEldr({ tables: [table] }: Exhibit): string {
   const lower = (metric: RegExp) => {
-    const eldr = numbersIn(table!, 'eldr', metric)
-    return numbersIn(table!, 'domain', metric).map((value, at) => value < eldr[at]!)
+    const band = numbersIn(table!, 'band', metric)
+    return numbersIn(table!, 'domain', metric).map((value, at) => value < band[at]!)
   }
   const [p50, p99] = [lower(/^p50/), lower(/^p99/)]
-  return `Routing by domain label has a lower p50 than eldr at ${loads(p50.filter(is => is).length, p50.length)} and a higher p99 at ${loads(p99.filter(is => !is).length, p99.length)}.`
+  return `Routing by domain label has a lower p50 than band at ${loads(p50.filter(is => is).length, p50.length)} and a higher p99 at ${loads(p99.filter(is => !is).length, p99.length)}.`
 }
 
 function correlation(pairs: readonly (readonly [number, number])[]): number {
@@ -202,7 +202,7 @@ const JUDGES: Readonly<Record<string, (exhibit: Exhibit) => Verdict>> = {
 
   'measured-profile'({ tables }) {
     const distance = [0, 2].flatMap(at =>
-      ['eldr', 'union'].flatMap(policy => {
+      ['band', 'union'].flatMap(policy => {
         const [measured, first] = [tables[at]!, tables[at + 1]!].map(table => numbersIn(table, policy))
         return measured!.map((value, n) => Math.abs(value - first![n]!))
       }),
@@ -217,8 +217,8 @@ const JUDGES: Readonly<Record<string, (exhibit: Exhibit) => Verdict>> = {
   'fig-13'({ tables }) {
     const changes = tables.flatMap(table =>
       table.rows.map(row => {
-        const [base, eldr] = numbersIn(table, String(row[0]))
-        return eldr! / base! - 1
+        const [base, band] = numbersIn(table, String(row[0]))
+        return band! / base! - 1
       }),
     )
     return either(
@@ -275,23 +275,23 @@ const JUDGES: Readonly<Record<string, (exhibit: Exhibit) => Verdict>> = {
 
   'fig-18'({ tables }) {
     const gain = (at: 1 | 3) =>
-      tables.map(table => numbersIn(table, 'eldr, placement by cluster', /^(TPOT|change)/)[at]!)
+      tables.map(table => numbersIn(table, 'band, placement by cluster', /^(TPOT|change)/)[at]!)
     const [p50, p99] = [gain(1), gain(3)]
     const lower = p99.filter(value => value < 0).length
     return {
       word: p50.every(value => value <= -2.7) && lower === p99.length ? 'Reproduced' : 'Partly reproduced',
-      why: `The median of eldr with placement by cluster falls by at least the paper’s 2.7 % at ${loads(p50.filter(value => value <= -2.7).length, p50.length)}; p99 falls at ${loads(lower, p99.length)} (in the paper: at all).`,
+      why: `The median of band with placement by cluster falls by at least the paper’s 2.7 % at ${loads(p50.filter(value => value <= -2.7).length, p50.length)}; p99 falls at ${loads(lower, p99.length)} (in the paper: at all).`,
       numbers: `p50 ${span(p50.map(value => value / 100))}, p99 ${span(p99.map(value => value / 100))}.`,
     }
   },
 
   'table-2'({ tables: [table] }) {
-    const [p50, p99] = ['eldr, p50', 'eldr, p99'].map(row => numbersIn(table!, row))
+    const [p50, p99] = ['band, p50', 'band, p99'].map(row => numbersIn(table!, row))
     const grows = p50!.every((value, at) => at === 0 || value < p50![at - 1]!)
     const lower = p99!.filter(value => value < 0).length
     return {
       word: grows && lower === p99!.length ? 'Reproduced' : 'Partly reproduced',
-      why: `The median gain ${grows ? 'grows with the pool' : 'does not grow from 16 to 24 decoders'}. eldr’s p99 falls in ${outOf(lower, p99!.length)} pools (in the paper: in all).`,
+      why: `The median gain ${grows ? 'grows with the pool' : 'does not grow from 16 to 24 decoders'}. band’s p99 falls in ${outOf(lower, p99!.length)} pools (in the paper: in all).`,
     }
   },
 
@@ -310,9 +310,9 @@ const JUDGES: Readonly<Record<string, (exhibit: Exhibit) => Verdict>> = {
   capacity({ tables: [table] }) {
     const gain = (policy: string) =>
       ['task', 'lang'].map(name => numbersIn(table!, `${name}, ${policy}`, /^against/)[0]!)
-    const eldr = gain('eldr')
+    const band = gain('band')
     return beyond(
-      `At equal p99, union serves more than jsq on both mixes${eldr.every(value => value > 0) ? ', eldr a few percent more' : `; eldr serves less on ${listed(['the task mix', 'the language mix'].filter((_, at) => eldr[at]! <= 0))}`}.`,
+      `At equal p99, union serves more than jsq on both mixes${band.every(value => value > 0) ? ', band a few percent more' : `; band serves less on ${listed(['the task mix', 'the language mix'].filter((_, at) => band[at]! <= 0))}`}.`,
     )
   },
 }

@@ -4,7 +4,7 @@ import { jsq } from './jsq.ts'
 import { random } from './random-pick.ts'
 import { cellsOfAlike, inCells } from './cells.ts'
 import type { DecodePolicy } from './decode-policy.ts'
-import { eldr } from './eldr.ts'
+import { band } from './band.ts'
 
 const ctx = (seed = 1) => ({ random: createRandom(seed).uniform })
 const cluster = (...inflight: number[]) => inflight.map((n, worker) => ({ worker, inflight: n }))
@@ -28,8 +28,8 @@ describe('workers in cells', () => {
 
   it('are found by signature, cell first: the nearest worker of the nearest cell', () => {
     const centroids = rows(towards(0), towards(20), towards(70), towards(90))
-    const outer = eldr({ centroids: rows(towards(10), towards(80)), dimensions: 2, tau: 0 })
-    const policy = inCells({ cellOf, outer, inner: eldr({ centroids, dimensions: 2, tau: 0 }) })
+    const outer = band({ centroids: rows(towards(10), towards(80)), dimensions: 2, tau: 0 })
+    const policy = inCells({ cellOf, outer, inner: band({ centroids, dimensions: 2, tau: 0 }) })
     for (const [degrees, worker] of [
       [2, 0],
       [25, 1],

@@ -33,6 +33,7 @@ export function inCells({ cellOf, outer, inner }: CellsOptions): DecodePolicy {
       const asWorkers = Array.from(cells, ([worker, members]) => ({
         worker,
         inflight: members.reduce((sum, { inflight }) => sum + inflight, 0) / members.length,
+        tokens: members.reduce((sum, { tokens = NaN }) => sum + tokens, 0) / members.length,
       }))
       const { worker: cell } = outer.pick(request, asWorkers, ctx)
       const { worker, reason } = inner.pick(request, cells.get(cell)!, ctx)

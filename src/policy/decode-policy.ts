@@ -4,9 +4,11 @@
  * It is pure and synchronous: everything it may look at is passed in, and its decision is returned. The
  * gateway and the simulator run the same objects, so a study measures what is served. State about the cluster
  * changes only in `dispatched` and `released`, which are called once each per request. After the last
- * release, state about load is bit for bit what it was before the first dispatch.
+ * release, state about load is bit for bit what it was before the first dispatch; state about traffic (the
+ * position of `round_robin`, the usual cosines of `eldr`) stays.
  */
 import type { Artifact } from '../fit/artifact.ts'
+import { BAND } from './band.ts'
 import { DOMAIN } from './domain.ts'
 import { ELDR } from './eldr.ts'
 import { JSQ } from './jsq.ts'
@@ -20,7 +22,7 @@ import { UNION, type UnionCost } from './union.ts'
  * Every decode policy. A new one is a file of its own and a line here; schema, help, admin API and simulator
  * follow.
  */
-export const DECODE_POLICIES = [RANDOM, ROUND_ROBIN, JSQ, POWER_OF_TWO, DOMAIN, ELDR, UNION] as const
+export const DECODE_POLICIES = [RANDOM, ROUND_ROBIN, JSQ, POWER_OF_TWO, DOMAIN, BAND, ELDR, UNION] as const
 
 export type PolicyName = (typeof DECODE_POLICIES)[number]['name']
 export const POLICIES: readonly PolicyName[] = DECODE_POLICIES.map(({ name }) => name)
@@ -68,7 +70,7 @@ export interface PolicyOptions {
   readonly artifact?: Artifact
   /** Shape of the model, used if there is no artifact. */
   readonly shape?: { readonly layers: number; readonly experts: number; readonly topK: number }
-  /** Width of the locality band. */
+  /** Weight of load against similarity: width of the band of `band`, price of load of `eldr`. */
   readonly tau?: number
   /** Cost of a decode step, from a profile (default: built in). */
   readonly cost?: UnionCost
@@ -91,7 +93,7 @@ export interface DecodePolicy {
   pick(request: RoutableRequest, candidates: readonly Candidate[], ctx: PickContext): Decision
   dispatched?(request: RoutableRequest, worker: number): void
   released?(request: RoutableRequest, worker: number): void
-  /** True if `dispatched` must not hear of other gateways' requests: its state is a position and not load. */
+  /** True if `dispatched` must hear of this gateway's requests only: its state is about traffic, not load. */
   readonly ownRequestsOnly?: boolean
   /**
    * Chance that a step of the worker fires each expert [layers × experts], if the policy estimates it; for
@@ -132,6 +134,8 @@ export interface RoutableRequest {
   readonly counts?: Uint16Array | Float32Array
   /** Index into the artifact's domains, if the request is labelled. */
   readonly domain?: number
+  /** Length of the prompt, for the loads of candidates in the simulator. */
+  readonly promptTokens?: number
 }
 
 /**
@@ -142,6 +146,8 @@ export interface Candidate {
   readonly worker: number
   /** Requests dispatched to it that have not ended. */
   readonly inflight: number
+  /** Prompt tokens of these requests, which fill its KV cache; absent if unknown. */
+  readonly tokens?: number
 }
 
 /** Outside state that a policy may use. Injected, so that a run can be repeated exactly. */
@@ -163,10 +169,8 @@ export interface Decision {
   readonly band?: number
 }
 
-/** The default decode policy. */
-export function defaultPolicy(hasArtifact: boolean): PolicyName {
-  return hasArtifact ? ELDR.name : UNION.name
-}
+/** The default decode policy: the lowest tail, with an artifact or without (docs/evidence/harm.md). */
+export const DEFAULT_POLICY: PolicyName = UNION.name
 
 export function policyNamed(name: string): PolicyDescriptor | undefined {
   return DECODE_POLICIES.find(policy => policy.name === name)

@@ -11,7 +11,7 @@ import { createDecodePolicy, missingFor } from './create-policy.ts'
 import {
   type DecodePolicy,
   DECODE_POLICIES,
-  defaultPolicy,
+  DEFAULT_POLICY,
   isLoadBalancer,
   needsArtifact,
   POLICIES,
@@ -55,7 +55,16 @@ const FIRST: PolicyDescriptor = {
 
 describe('the table of decode policies', () => {
   it('has every policy once, and each creates a policy of its name', () => {
-    expect(POLICIES).toEqual(['random', 'round_robin', 'jsq', 'power_of_two', 'domain', 'eldr', 'union'])
+    expect(POLICIES).toEqual([
+      'random',
+      'round_robin',
+      'jsq',
+      'power_of_two',
+      'domain',
+      'band',
+      'eldr',
+      'union',
+    ])
     for (const policy of DECODE_POLICIES) {
       const created = createDecodePolicy(policy, { workers: 2, shape })
       expect(created?.name).toBe(needsArtifact(policy) ? undefined : policy.name)
@@ -66,10 +75,10 @@ describe('the table of decode policies', () => {
     const named = (test: (policy: PolicyDescriptor) => boolean) =>
       DECODE_POLICIES.filter(test).map(({ name }) => name)
     expect(named(isLoadBalancer)).toEqual(['random', 'round_robin', 'jsq', 'power_of_two'])
-    expect(named(needsArtifact)).toEqual(['domain', 'eldr'])
-    expect(named(readsCounts)).toEqual(['eldr', 'union'])
+    expect(named(needsArtifact)).toEqual(['domain', 'band', 'eldr'])
+    expect(named(readsCounts)).toEqual(['band', 'eldr', 'union'])
     expect(named(({ herds }) => !herds)).toEqual(['random', 'round_robin', 'power_of_two'])
-    expect([defaultPolicy(true), defaultPolicy(false)]).toEqual(['eldr', 'union'])
+    expect(DEFAULT_POLICY).toBe('union')
   })
 
   it('says what a policy is missing', () => {
@@ -94,6 +103,8 @@ describe('the table of decode policies', () => {
       'domain',
       'band_hit',
       'band_spill',
+      'match_hit',
+      'match_spill',
       'least_cost',
       'no_signature',
       'no_counts',

@@ -1,8 +1,8 @@
 import { dimensionsOf } from '../signature/signature.ts'
 import { rowMatrixOf } from '../math/row-matrix.ts'
 import { byLoad } from './by-load.ts'
-import type { Candidate, DecodePolicy, PolicyDescriptor } from './decode-policy.ts'
-import { leastLoaded } from './least-loaded.ts'
+import type { Candidate, DecodePolicy, PolicyDescriptor, RoutableRequest } from './decode-policy.ts'
+import { loadsOf } from './load.ts'
 
 export interface EldrOptions {
   /**
@@ -11,46 +11,90 @@ export interface EldrOptions {
    */
   readonly centroids: Float32Array
   readonly dimensions: number
-  /** Width of the locality band: 0 follows similarity alone, 1 load alone. Paper §6.3 recommends 0.1. */
+  /** Price of load: 0 follows similarity alone, 1 load almost alone. */
   readonly tau?: number
 }
 
+/** A worker with τ more similarity may have a sixth of the mean load more. */
+const PRICE_PER_TAU = 6
+/** A usual similarity follows about the last 20 requests; the first ones count equally. */
+const LEAST_WEIGHT = 0.05
+
 /**
- * Locality-band routing (paper §4.3.2): the least loaded of the workers whose similarity to the request is
- * within `tau` of the best.
+ * Routing by similarity and load together. A worker's score is its cosine to the request, less its usual
+ * cosine, less a price for its load relative to the mean; the highest score wins. A worker that resembles all
+ * traffic equally has no advantage: the usual cosine takes it away, and any imbalance that remains is paid
+ * for. So centroids that do not match the traffic cost almost nothing (docs/evidence/harm.md).
+ *
+ * Usual cosines are state about traffic and not about load: `dispatched` moves them and `released` does not
+ * move them back. They follow this gateway's requests only, as its own decisions do.
  */
 export function eldr({ centroids, dimensions, tau = 0.1 }: EldrOptions): DecodePolicy {
+  const price = PRICE_PER_TAU * tau
   const matrix = rowMatrixOf(centroids, dimensions)
-  const similarity = new Float32Array(matrix.rows)
-  const known = Array.from(similarity, (_, row) => !Number.isNaN(centroids[row * dimensions]!))
+  const cosines = new Float32Array(matrix.rows)
+  const usual = new Float64Array(matrix.rows)
+  const known = Array.from(usual, (_, row) => !Number.isNaN(centroids[row * dimensions]!))
   const hasCentroid = ({ worker }: Candidate) => known[worker] === true
-  const of = ({ worker }: Candidate) => similarity[worker] ?? NaN // unknown for a worker without a centroid
+  let last: { readonly request: RoutableRequest; readonly usable: boolean } | undefined
+  let seen = 0
+
+  /** Writes `cosines`. False if the request cannot be compared. */
+  function compare(request: RoutableRequest): boolean {
+    // `dispatched` asks for the request that `pick` has just seen.
+    if (last?.request === request) return last.usable
+    const { signature } = request
+    const fits = signature?.length === dimensions
+    if (fits) matrix.similarities(signature, cosines)
+    const usable = fits && known.every((has, row) => !has || Number.isFinite(cosines[row]!))
+    last = { request, usable }
+    return usable
+  }
+
+  /**
+   * Cosine above the usual one of each candidate. A worker without a centroid has the mean of the others:
+   * neither advantage nor penalty.
+   */
+  function fitsOf(candidates: readonly Candidate[]): Float64Array {
+    const fits = Float64Array.from(candidates, candidate =>
+      hasCentroid(candidate) ? cosines[candidate.worker]! - usual[candidate.worker]! : NaN,
+    )
+    const compared = fits.filter(fit => !Number.isNaN(fit))
+    const mean = compared.reduce((sum, fit) => sum + fit, 0) / compared.length
+    return fits.map(fit => (Number.isNaN(fit) ? mean : fit))
+  }
 
   return {
     name: 'eldr',
-    pick({ signature }, candidates, ctx) {
-      if (signature === undefined || signature.length !== dimensions)
-        return byLoad(candidates, ctx, 'no_signature')
-      matrix.similarities(signature, similarity)
-      const similarities = new Float32Array(candidates.length)
-      let best = -Infinity
-      for (let at = 0; at < candidates.length; at++) {
-        const value = of(candidates[at]!)
-        similarities[at] = value
-        if (value > best) best = value
-      }
-      // A worker without a centroid is always in the band, so it takes its share of the load. If no candidate
-      // can be compared, only load counts.
-      if (best === -Infinity)
-        return byLoad(candidates, ctx, candidates.some(hasCentroid) ? 'no_signature' : 'no_centroid')
-      const band = candidates.filter(candidate => !(of(candidate) < best - tau))
-      const picked = leastLoaded(
-        band,
-        candidate => (hasCentroid(candidate) ? of(candidate) : -Infinity),
-        ctx.random,
+    ownRequestsOnly: true,
+    pick(request, candidates, ctx) {
+      if (!compare(request)) return byLoad(candidates, ctx, 'no_signature')
+      if (!candidates.some(hasCentroid)) return byLoad(candidates, ctx, 'no_centroid')
+      const similarities = Float32Array.from(candidates, candidate =>
+        hasCentroid(candidate) ? cosines[candidate.worker]! : NaN,
       )
-      const reason = !hasCentroid(picked) ? 'no_centroid' : of(picked) === best ? 'band_hit' : 'band_spill'
-      return { worker: picked.worker, reason, similarities, band: band.length }
+      const fits = fitsOf(candidates)
+      const loads = loadsOf(candidates)
+      const mean = candidates.reduce((sum, { inflight }) => sum + inflight, 0) / candidates.length
+      const perRequest = price / Math.max(1, mean)
+      let [best, most, equals] = [0, -Infinity, 0]
+      for (let at = 0; at < candidates.length; at++) {
+        const score = fits[at]! - perRequest * loads[at]!
+        if (score < most) continue
+        equals = score > most ? 1 : equals + 1
+        if (equals === 1 || ctx.random() * equals < 1) best = at // ties have equal chances
+        most = score
+      }
+      const picked = candidates[best]!
+      const isBestFit = fits[best] === Math.max(...fits)
+      const reason = !hasCentroid(picked) ? 'no_centroid' : isBestFit ? 'match_hit' : 'match_spill'
+      return { worker: picked.worker, reason, similarities }
+    },
+    dispatched(request) {
+      if (!compare(request)) return
+      const weight = Math.max(LEAST_WEIGHT, 1 / ++seen)
+      for (let row = 0; row < usual.length; row++)
+        if (known[row]) usual[row]! += weight * (cosines[row]! - usual[row]!)
     },
   }
 }
@@ -58,7 +102,7 @@ export function eldr({ centroids, dimensions, tau = 0.1 }: EldrOptions): DecodeP
 export const ELDR = {
   name: 'eldr',
   needs: ['clusters', 'signature'],
-  reasons: ['band_hit', 'band_spill'],
+  reasons: ['match_hit', 'match_spill'],
   herds: true,
   setting: 'tau',
   create({ artifact, tau }) {

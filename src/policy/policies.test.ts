@@ -13,8 +13,10 @@ import {
   type RoutableRequest,
 } from './decode-policy.ts'
 import { domain, splitWorkers } from './domain.ts'
+import { band } from './band.ts'
 import { eldr } from './eldr.ts'
-import { createPredictor } from './predictor.ts'
+import { loadsOf } from './load.ts'
+import { createPredictor, trustIn } from './predictor.ts'
 import { DEFAULT_COST, union } from './union.ts'
 
 const LAYERS = 2
@@ -35,6 +37,7 @@ const all = (): DecodePolicy[] => [
   jsq(),
   powerOfTwo(),
   domain({ shares: [3, 1], workers: 4 }),
+  band({ centroids, dimensions: 2 }),
   eldr({ centroids, dimensions: 2 }),
   unionOf(3),
 ]
@@ -140,9 +143,9 @@ describe('domain', () => {
   })
 })
 
-describe('eldr', () => {
+describe('band', () => {
   it('keeps a clear match on its worker, however busy', () => {
-    const decision = eldr({ centroids, dimensions: 2 }).pick(
+    const decision = band({ centroids, dimensions: 2 }).pick(
       { id: 'a', signature: towards(0.99) },
       cluster(50, 0),
       ctx(),
@@ -153,7 +156,7 @@ describe('eldr', () => {
 
   it('gives an ambiguous request to the less loaded of the workers in the band', () => {
     expect(
-      eldr({ centroids, dimensions: 2 }).pick({ id: 'a', signature: towards(0.71) }, cluster(3, 2), ctx()),
+      band({ centroids, dimensions: 2 }).pick({ id: 'a', signature: towards(0.71) }, cluster(3, 2), ctx()),
     ).toMatchObject({
       worker: 1,
       reason: 'band_spill',
@@ -163,7 +166,7 @@ describe('eldr', () => {
 
   it('breaks ties of load by similarity', () => {
     expect(
-      eldr({ centroids, dimensions: 2, tau: 1 }).pick(
+      band({ centroids, dimensions: 2, tau: 1 }).pick(
         { id: 'a', signature: towards(0.72) },
         cluster(2, 2),
         ctx(),
@@ -175,7 +178,7 @@ describe('eldr', () => {
   })
 
   it('falls back to load, and says so, if there is no signature or no candidate has a centroid', () => {
-    const policy = eldr({ centroids, dimensions: 2 })
+    const policy = band({ centroids, dimensions: 2 })
     expect(policy.pick({ id: 'a' }, cluster(3, 2), ctx())).toEqual({ worker: 1, reason: 'no_signature' })
     const away = [
       { worker: 2, inflight: 4 },
@@ -192,11 +195,11 @@ describe('eldr', () => {
   })
 
   it('lets a worker without a centroid take its share if it is less loaded than those that match', () => {
-    const policy = eldr({ centroids, dimensions: 2 })
+    const policy = band({ centroids, dimensions: 2 })
     const request = { id: 'a', signature: towards(0.99) }
     expect(policy.pick(request, cluster(3, 0, 2), ctx())).toMatchObject({ worker: 2, reason: 'no_centroid' })
     expect(policy.pick(request, cluster(2, 0, 2), ctx())).toMatchObject({ worker: 0, reason: 'band_hit' })
-    const gap = eldr({ centroids: new Float32Array([1, 0, NaN, NaN]), dimensions: 2 })
+    const gap = band({ centroids: new Float32Array([1, 0, NaN, NaN]), dimensions: 2 })
     expect(gap.pick(request, cluster(1, 0), ctx())).toMatchObject({ worker: 1, reason: 'no_centroid' })
     expect(gap.pick(request, [{ worker: 1, inflight: 0 }], ctx())).toEqual({
       worker: 1,
@@ -205,12 +208,164 @@ describe('eldr', () => {
   })
 
   it('draws among workers with equal load and similarity', () => {
-    const policy = eldr({ centroids: new Float32Array([1, 0, 1, 0, 1, 0]), dimensions: 2 })
+    const policy = band({ centroids: new Float32Array([1, 0, 1, 0, 1, 0]), dimensions: 2 })
     const source = ctx()
     const picks = [0, 0, 0]
     for (let n = 0; n < 900; n++)
       picks[policy.pick({ id: 'a', signature: towards(0.9) }, cluster(1, 1, 1), source).worker]!++
     for (const count of picks) expect(count).toBeGreaterThan(240)
+  })
+})
+
+describe('eldr', () => {
+  const create = (tau?: number) => eldr({ centroids, dimensions: 2, tau })
+  const asked = (x: number) => ({ id: 'a', signature: towards(x) })
+  /** Dispatches requests evenly spread between both centroids, so that both have the same usual cosine. */
+  const settled = (policy: DecodePolicy) => {
+    for (let n = 0; n < 400; n++) policy.dispatched!(asked(n % 2 === 0 ? 0.96 : 0.28), 0)
+    return policy
+  }
+
+  it('keeps a match on its worker while the load is even, and gives it up as the worker gets busier', () => {
+    const policy = settled(create())
+    const decision = policy.pick(asked(0.96), cluster(10, 10), ctx())
+    expect(decision).toMatchObject({ worker: 0, reason: 'match_hit' })
+    expect(decision.similarities![0]).toBeCloseTo(0.96)
+    expect(decision.band).toBeUndefined()
+    expect(policy.pick(asked(0.96), cluster(20, 10), ctx()).worker).toBe(0)
+    expect(policy.pick(asked(0.96), cluster(50, 0), ctx())).toMatchObject({
+      worker: 1,
+      reason: 'match_spill',
+    })
+  })
+
+  it('follows similarity alone with a τ of 0 and load almost alone with 1', () => {
+    expect(settled(create(0)).pick(asked(0.96), cluster(50, 0), ctx()).worker).toBe(0)
+    expect(settled(create(1)).pick(asked(0.96), cluster(11, 8), ctx()).worker).toBe(1)
+  })
+
+  it('takes τ more similarity for a sixth of the mean load', () => {
+    for (const tau of [0.05, 0.1, 0.2])
+      fc.assert(
+        fc.property(fc.nat(40), fc.nat(40), fc.double({ min: 0, max: 1, noNaN: true }), (a, b, x) => {
+          const [first, second] = towards(x)
+          const mean = Math.max(1, (a + b) / 2)
+          const better = first! - second! - (6 * tau * (a - b)) / mean
+          fc.pre(Math.abs(better) > 1e-4)
+          expect(create(tau).pick(asked(x), cluster(a, b), ctx()).worker).toBe(better > 0 ? 0 : 1)
+        }),
+      )
+  })
+
+  it('does not send all traffic to the worker that resembles all of it', () => {
+    const inflight = [0, 0]
+    const [policy, context] = [create(), ctx()]
+    // All requests are closer to the first worker, some more and some less.
+    for (let n = 0; n < 300; n++) {
+      const request = { ...asked(0.9 + 0.09 * context.random()), id: `${n}` }
+      const { worker } = policy.pick(request, cluster(...inflight), context)
+      policy.dispatched!(request, worker)
+      inflight[worker]!++
+    }
+    expect(inflight[0]! / 300).toBeGreaterThan(0.4)
+    expect(inflight[0]! / 300).toBeLessThan(0.6)
+    expect(band({ centroids, dimensions: 2 }).pick(asked(0.9), cluster(300, 0), context).worker).toBe(0)
+  })
+
+  it('decides the same again if nothing was dispatched, and keeps what it learnt when requests end', () => {
+    const policy = create()
+    const decide = () => policy.pick(asked(0.8), cluster(1, 1), ctx())
+    expect(decide()).toEqual(decide())
+    expect(decide().worker).toBe(0)
+    for (let n = 0; n < 100; n++) policy.dispatched!(asked(0.95), 0)
+    expect(decide().worker).toBe(1) // 0.8 is less than usual for the first worker
+    expect([policy.released, policy.ownRequestsOnly]).toEqual([undefined, true])
+  })
+
+  it('falls back to load without a usable signature and without centroids, and learns nothing from it', () => {
+    const policy = create()
+    const odd: RoutableRequest[] = [
+      { id: 'a' },
+      { id: 'a', signature: new Float32Array(3) },
+      { id: 'a', signature: new Float32Array([NaN, NaN]) },
+    ]
+    for (const request of odd) {
+      expect(policy.pick(request, cluster(3, 2), ctx())).toEqual({ worker: 1, reason: 'no_signature' })
+      policy.dispatched!(request, 1)
+    }
+    expect(policy.pick(asked(0.8), cluster(1, 1), ctx()).worker).toBe(0)
+    expect(
+      policy.pick(
+        asked(0.9),
+        [
+          { worker: 2, inflight: 4 },
+          { worker: 3, inflight: 1 },
+        ],
+        ctx(),
+      ),
+    ).toEqual({
+      worker: 3,
+      reason: 'no_centroid',
+    })
+  })
+
+  it('gives a worker without a centroid neither advantage nor penalty', () => {
+    const gap = () => settled(eldr({ centroids: new Float32Array([1, 0, 0, 1, NaN, NaN]), dimensions: 2 }))
+    for (const workers of [(list: number[]) => cluster(...list), (list: number[]) => cluster(...list, 99)]) {
+      // An average fit is worse than a good one and better than a bad one, at equal load.
+      expect(gap().pick(asked(0.96), workers([9, 9, 9]), ctx()).worker).toBe(0)
+      expect(gap().pick(asked(0.96), workers([30, 9, 9]).slice(0, 3), ctx())).toMatchObject({
+        worker: 2,
+        reason: 'no_centroid',
+      })
+    }
+    // At the first request too, when no cosine is usual yet.
+    const fresh = create()
+    expect(
+      fresh.pick(
+        asked(0.71),
+        [
+          { worker: 0, inflight: 5 },
+          { worker: 7, inflight: 1 },
+        ],
+        ctx(),
+      ).worker,
+    ).toBe(7)
+  })
+
+  it('draws among workers with equal load and similarity', () => {
+    const policy = eldr({ centroids: new Float32Array([1, 0, 1, 0, 1, 0]), dimensions: 2 })
+    const source = ctx()
+    const picks = [0, 0, 0]
+    for (let n = 0; n < 900; n++) picks[policy.pick(asked(0.9), cluster(1, 1, 1), source).worker]!++
+    for (const count of picks) expect(count).toBeGreaterThan(240)
+  })
+})
+
+describe('loads of candidates', () => {
+  const loads = (...list: [inflight: number, tokens?: number][]) =>
+    Array.from(loadsOf(list.map(([inflight, tokens], worker) => ({ worker, inflight, tokens }))))
+
+  it('are requests in flight, unless a worker has many more tokens than requests', () => {
+    expect(loads([2], [4])).toEqual([2, 4])
+    expect(loads([2, 0], [4, 0])).toEqual([2, 4])
+    expect(loads([2, 100], [4])).toEqual([2, 4])
+    expect(loads([4, 450], [4, 550])).toEqual([4, 4])
+    expect(loads([4, 200], [4, 800])).toEqual([4, 4 * 1.28])
+  })
+
+  it('send a request past a worker with long prompts, under eldr and union', () => {
+    const long = [
+      { worker: 0, inflight: 5, tokens: 9_000 },
+      { worker: 1, inflight: 5, tokens: 1_000 },
+    ]
+    const either = {
+      id: 'a',
+      signature: towards(Math.SQRT1_2),
+      counts: Uint16Array.of(1, 1, 1, 1, 1, 1, 1, 1),
+    }
+    for (const policy of [eldr({ centroids, dimensions: 2 }), unionOf(2)])
+      expect(policy.pick(either, long, ctx()).worker).toBe(1)
   })
 })
 
@@ -286,5 +441,33 @@ describe('union', () => {
     for (const odd of [{ id: 'a' }, request(1, 2, 3), request(1, 1, 0, 0, 0, 0, 0, 0)]) {
       expect(unionOf(2).pick(odd, cluster(3, 2), ctx())).toEqual({ worker: 1, reason: 'no_counts' })
     }
+  })
+})
+
+describe('trust in neighbours', () => {
+  const shares = Float32Array.of(0.9, 0.5, 0.5, 0.1)
+  it('is full for the pattern of the prompt, none for an unrelated one, and never above or below', () => {
+    expect(trustIn(shares, shares, 0.5)).toBe(1)
+    expect(trustIn(Float32Array.of(0.5, 0.9, 0.1, 0.5), shares, 0.5)).toBeCloseTo(0)
+    expect(trustIn(Float32Array.of(0.1, 0.5, 0.5, 0.9), shares, 0.5)).toBe(0)
+    expect(trustIn(Float32Array.of(0.6, 0.5, 0.5, 0.4), shares, 0.5)).toBe(1)
+    expect(trustIn(new Float32Array(4).fill(0.5), shares, 0.5)).toBe(0)
+    expect(trustIn(Float32Array.of(1.3, 0.5, 0.5, -0.3), shares, 0.5)).toBeCloseTo(0.5)
+  })
+
+  it('keeps a prediction with the prompt’s own counts if the neighbours are wrong', () => {
+    const one = request(8, 4, 2, 2, 8, 4, 2, 2)
+    const signed = { ...one, signature: towards(1) }
+    const own = createPredictor(shape).chances(one)!.slice()
+    const withPattern = (pattern: Float32Array) =>
+      createPredictor({
+        ...shape,
+        neighbours: { meanPattern: (_, out) => (out.set(pattern), true) },
+      }).chances(signed)!
+    const reversed = own.toReversed()
+    expect(Array.from(withPattern(reversed))).toEqual(Array.from(own))
+    expect(Array.from(withPattern(own))).toEqual(
+      Array.from(own, chance => expect.closeTo(chance, 6) as number),
+    )
   })
 })

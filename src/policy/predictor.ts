@@ -35,7 +35,8 @@ export interface PredictorOptions {
 /**
  * A token selects top_k experts per layer, so an expert's share of the prompt's choices × top_k is the chance
  * that one token fires it. Shares of a short prompt are noisy; the decode patterns of calibration requests
- * with close signatures are not. Blended, the squared error is about half of either.
+ * with close signatures are not. Blended, the squared error is about half of either. Neighbours that do not
+ * resemble the prompt are not believed (`trustIn`).
  */
 export function createPredictor({
   layers,
@@ -49,22 +50,26 @@ export function createPredictor({
   const pattern = new Float32Array(cells)
   let last: { request: RoutableRequest; usable: boolean } | undefined
 
-  function predict({ counts, signature }: RoutableRequest): boolean {
-    if (counts === undefined || counts.length !== cells) return false
-    const blended =
-      signature !== undefined && neighbours !== undefined && neighbours.meanPattern(signature, pattern)
-    const own = blended ? ownWeight : 1
+  /** Writes the prompt's shares × top_k to `chances`. False if the counts cannot be used. */
+  function readShares(counts: NonNullable<RoutableRequest['counts']>): boolean {
     for (let layer = 0, from = 0; layer < layers; layer++, from += experts) {
       let sum = 0
       for (let c = from; c < from + experts; c++) sum += counts[c]!
       // a layer of zeros or invalid numbers: an incomplete capture
       if (!(sum > 0 && sum < Infinity)) return false
       const scale = topK / sum
-      for (let c = from; c < from + experts; c++) {
-        const share = Math.min(MAX_CHANCE, counts[c]! * scale)
-        chances[c] = blended ? own * share + (1 - own) * pattern[c]! : share
-      }
+      for (let c = from; c < from + experts; c++) chances[c] = Math.min(MAX_CHANCE, counts[c]! * scale)
     }
+    return true
+  }
+
+  function predict({ counts, signature }: RoutableRequest): boolean {
+    if (counts === undefined || counts.length !== cells || !readShares(counts)) return false
+    if (signature === undefined || neighbours === undefined) return true
+    if (!neighbours.meanPattern(signature, pattern)) return true
+    const trust = trustIn(pattern, chances, topK / experts)
+    const own = ownWeight + (1 - ownWeight) * (1 - trust)
+    for (let c = 0; c < cells; c++) chances[c] = own * chances[c]! + (1 - own) * pattern[c]!
     return true
   }
   return {
@@ -75,6 +80,22 @@ export function createPredictor({
       return last.usable ? chances : undefined
     },
   }
+}
+
+/**
+ * How far neighbours can be believed, from 0 to 1: the part of their pattern's differences from chance that
+ * the prompt's own shares show too, which is the slope of a line through both. It is near 1 if the artifact
+ * fits the traffic, about 0.7 with the artifact of other traffic, and 0 if its experts are those of
+ * another model version or random (docs/evidence/harm.md).
+ */
+export function trustIn(pattern: Float32Array, shares: Float32Array, chance: number): number {
+  let [products, squares] = [0, 0]
+  for (let c = 0; c < pattern.length; c++) {
+    const difference = pattern[c]! - chance
+    products += difference * (shares[c]! - chance)
+    squares += difference * difference
+  }
+  return products > 0 ? Math.min(1, products / squares) : 0
 }
 
 /** From an artifact, or from the prompt's counts alone if there is none. */

@@ -1,5 +1,6 @@
 import { byLoad } from './by-load.ts'
 import type { DecodePolicy, PolicyDescriptor, RoutableRequest } from './decode-policy.ts'
+import { loadsOf } from './load.ts'
 import { type Predictor, predictorOf } from './predictor.ts'
 import { createUnionState, logsOf } from './union-state.ts'
 
@@ -76,17 +77,17 @@ export function union({
       let best = -1
       let least = Infinity
       let equals = 0
-      for (const { worker, inflight } of candidates) {
+      const loads = loadsOf(candidates)
+      for (const [at, { worker }] of candidates.entries()) {
+        const load = loads[at]!
         const known = worker < workers
         const added = known
           ? growth[worker]!
           : (unshared ??= chances.reduce((sum, chance) => sum + chance, 0))
         const stepTime =
-          cost.base +
-          cost.perExpert * ((known ? state.unionOf(worker) : 0) / layers) +
-          cost.perRequest * inflight
+          cost.base + cost.perExpert * ((known ? state.unionOf(worker) : 0) / layers) + cost.perRequest * load
         const longer = cost.perExpert * (added / layers) + cost.perRequest
-        const price = stepTime ** tail * (stepTime + longer * (1 + expectedArrivals + inflight))
+        const price = stepTime ** tail * (stepTime + longer * (1 + expectedArrivals + load))
         if (price > least) continue
         equals = price < least ? 1 : equals + 1
         if (equals === 1 || ctx.random() * equals < 1) best = worker // ties have equal chances

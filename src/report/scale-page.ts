@@ -107,7 +107,7 @@ function decisionTable(data: readonly DecisionFigures[]): string {
   const us = (ms: number) => `${fixed(1000 * ms, ms < 0.1 ? 1 : 0)} µs`
   const shapes = [...new Set(data.map(({ model, workers }) => `${model}|${workers}`))]
   return markdownTable(
-    ['model', 'workers', 'jsq', 'eldr', 'union', 'worker state', 'request state'],
+    ['model', 'workers', 'jsq', 'band', 'union', 'worker state', 'request state'],
     1,
     shapes.map(key => {
       const of = (policy: string) =>
@@ -117,7 +117,7 @@ function decisionTable(data: readonly DecisionFigures[]): string {
         `${union.model}, ${union.layers} × ${union.experts}`,
         whole(union.workers),
         us(of('jsq').pick),
-        us(of('eldr').pick),
+        us(of('band').pick),
         us(union.pick),
         // Per cell: two 4-byte numbers for each worker, and one 2-byte number for each request in flight.
         bytes(8 * union.layers * union.experts * union.workers),

@@ -1,8 +1,8 @@
 /** Cells of decode workers in a study: what their policies see, and how a request gets to its cell. */
 import type { Artifact } from '../fit/artifact.ts'
+import { band } from '../policy/band.ts'
 import { cellsOfAlike, inCells } from '../policy/cells.ts'
 import type { DecodePolicy } from '../policy/decode-policy.ts'
-import { eldr } from '../policy/eldr.ts'
 import { jsq } from '../policy/jsq.ts'
 import { random } from '../policy/random-pick.ts'
 import { dimensionsOf } from '../signature/signature.ts'
@@ -12,7 +12,7 @@ export interface CellsData {
   readonly count: number
   /**
    * random: any cell, as a load balancer in front would choose; load: the least loaded. These cells are all
-   * alike, each with clusters for its number of workers. locality: by signature, within the band of `eldr`,
+   * alike, each with clusters for its number of workers. locality: by signature, as `band` does,
    * to cells of workers with similar centroids; if there are more workers than calibration requests, only
    * cells have clusters, not their workers.
    */
@@ -69,7 +69,7 @@ function alike(artifact: Artifact | undefined, count: number): Cells {
     count,
     artifact.about.seed,
   )
-  return { artifact, around: inner => inCells({ cellOf, inner, outer: eldr({ centroids, dimensions }) }) }
+  return { artifact, around: inner => inCells({ cellOf, inner, outer: band({ centroids, dimensions }) }) }
 }
 
 /** One cluster per cell: all its workers have that centroid. */
@@ -85,7 +85,7 @@ function oneEach(artifact: Artifact | undefined, workers: number): Cells {
   )
   return {
     artifact: { ...artifact, primary: { ...artifact.primary, centroids: all } },
-    around: inner => inCells({ cellOf, inner, outer: eldr({ centroids, dimensions }) }),
+    around: inner => inCells({ cellOf, inner, outer: band({ centroids, dimensions }) }),
   }
 }
 

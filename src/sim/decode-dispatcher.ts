@@ -36,15 +36,30 @@ export function exactDispatcher(
     pick: (_, request) => policy.pick(request, candidates, context),
     dispatched(_, request, worker) {
       policy.dispatched?.(request, worker)
-      candidates[worker]!.inflight++
+      addLoad(candidates[worker]!, request, 1)
     },
     released(_, request, worker) {
       policy.released?.(request, worker)
-      candidates[worker]!.inflight--
+      addLoad(candidates[worker]!, request, -1)
     },
   }
 }
 
-export function idleCandidates(workers: number): (Candidate & { inflight: number })[] {
-  return Array.from({ length: workers }, (_, worker) => ({ worker, inflight: 0 }))
+export interface LoadedCandidate extends Candidate {
+  inflight: number
+  tokens: number
+}
+
+export function idleCandidates(workers: number): LoadedCandidate[] {
+  return Array.from({ length: workers }, (_, worker) => ({ worker, inflight: 0, tokens: 0 }))
+}
+
+/** As a gateway counts: requests, and the tokens of their prompts. */
+export function addLoad(
+  candidate: LoadedCandidate,
+  { promptTokens = 0 }: RoutableRequest,
+  sign: 1 | -1,
+): void {
+  candidate.inflight += sign
+  candidate.tokens += sign * promptTokens
 }

@@ -5,7 +5,12 @@
  */
 import { createUnseen } from '../policy/anticipate.ts'
 import type { DecodePolicy, RoutableRequest } from '../policy/decode-policy.ts'
-import { type DecodeDispatcher, type DispatcherOptions, idleCandidates } from './decode-dispatcher.ts'
+import {
+  addLoad,
+  type DecodeDispatcher,
+  type DispatcherOptions,
+  idleCandidates,
+} from './decode-dispatcher.ts'
 
 export interface Replicas {
   readonly name: DecodePolicy['name']
@@ -57,7 +62,7 @@ export function replicaDispatcher(
   let delivered = 0
 
   function apply(gateway: (typeof gateways)[number], { request, worker, change }: LoadUpdate): void {
-    gateway.candidates[worker]!.inflight += change
+    addLoad(gateway.candidates[worker]!, request, change)
     if (gateway.policy.ownRequestsOnly) return
     if (change === 1) gateway.policy.dispatched?.(request, worker)
     else gateway.policy.released?.(request, worker)
@@ -79,7 +84,7 @@ export function replicaDispatcher(
   function record(index: number, request: RoutableRequest, worker: number, change: 1 | -1): void {
     const from = gatewayOf[index]!
     const own = gateways[from]!
-    own.candidates[worker]!.inflight += change
+    addLoad(own.candidates[worker]!, request, change)
     if (change === 1) {
       own.policy.dispatched?.(request, worker)
       own.unseen.sent(worker)

@@ -167,7 +167,7 @@ export function simulate(input: SimulationInput): SimulationRun {
     metrics.requestArrived(nowUs)
     scheduleArrival()
     const features = input.featuresOf?.(replay.requestOf[pool.row[slot]!]!)
-    pool.routable[slot] = { id: `${pool.index[slot]}`, ...features }
+    pool.routable[slot] = { id: `${pool.index[slot]}`, promptTokens: pool.promptTokens[slot]!, ...features }
     if (prefillPolicy === undefined || prefillers.length === 0) return dispatch(slot)
 
     const prefixKey = prefixKeyOf(pool.blocks[slot]!, Math.ceil(limits.prefixKeyTokens / blockTokens))

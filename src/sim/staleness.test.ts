@@ -113,6 +113,6 @@ describe('decode workers in cells, on the shipped trace', () => {
     const run = await prepare({ ...study, ...few })
     const { requests, reasons } = await run({ variant: 'eldr', rate: 2000, seed: 0 })
     expect(requests).toBe(300)
-    expect(Object.keys(reasons)).toEqual(['band_hit'])
+    expect(Object.keys(reasons)).toEqual(['match_hit'])
   })
 })

@@ -49,8 +49,8 @@ describe('a study of the shipped task trace', () => {
 
   it('counts the reasons of decisions', () => {
     expect(Object.keys(of('jsq').reasons)).toEqual(['least_loaded'])
-    expect(Object.keys(of('eldr').reasons).toSorted()).toEqual(['band_hit', 'band_spill'])
-    expect(Object.keys(of('eldr@0').reasons)).toEqual(['band_hit'])
+    expect(Object.keys(of('eldr').reasons).toSorted()).toEqual(['match_hit', 'match_spill'])
+    expect(Object.keys(of('eldr@0').reasons)).toEqual(['match_hit'])
     expect(Object.keys(of('union').reasons)).toEqual(['least_cost'])
   })
 

@@ -8,7 +8,7 @@ import { type PolicyDescriptor, policyNamed } from '../policy/decode-policy.ts'
 export const FORESIGHTS = ['true', 'own', 'all'] as const
 export type Foresight = (typeof FORESIGHTS)[number]
 
-/** A policy, optionally with a setting: eldr@0.2 has another band, union@true another prediction. */
+/** A policy, optionally with a setting: eldr@0.2 has another τ, union@true another prediction. */
 export interface Variant {
   readonly policy: PolicyDescriptor
   readonly tau?: number

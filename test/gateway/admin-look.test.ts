@@ -55,7 +55,7 @@ describe('GET /eldr/requests/{id}', () => {
 describe('GET /eldr/decisions', () => {
   it('shows the newest first, with what was known of each candidate', async () => {
     await start({
-      config: { routing: { artifact: two }, observe: { decisionsKept: 3 } },
+      config: { routing: { policy: 'eldr', artifact: two }, observe: { decisionsKept: 3 } },
       prefillOptions: { counts: { ...SHAPE, variants: 1 } },
     })
     for (let n = 0; n < 5; n++) await (await ask({}, { headers: { 'x-request-id': `r${n}` } })).text()

@@ -42,7 +42,7 @@ async function addDecode(more: object = {}): Promise<FakeWorker> {
 
 describe('a re-fit', () => {
   it('happens when a third decode worker is added: every worker gets a cluster, and the others keep their region', async () => {
-    await start({ config: { routing: { artifact: two } } })
+    await start({ config: { routing: { policy: 'eldr', artifact: two } } })
     const before = cluster.gateway.control.loaded!.artifact.primary.centroids.slice()
     const events = await follow(cluster)
     const added = await addDecode()
@@ -79,7 +79,7 @@ describe('a re-fit', () => {
   })
 
   it('happens when a worker is removed, and the others keep their clusters although their indices have a gap', async () => {
-    await start({ decode: 3, config: { routing: { artifact: three } } })
+    await start({ decode: 3, config: { routing: { policy: 'eldr', artifact: three } } })
     const events = await follow(cluster)
     await call(cluster, 'DELETE', `/eldr/workers/${new URL(cluster.decodes[1]!.url).host}`)
     const { data } = await events.find(({ event, data }) => event === 'routing' && data.cause === 'refit')
@@ -100,7 +100,7 @@ describe('a re-fit', () => {
   })
 
   it('happens at startup if the number of workers differs, and the gateway serves meanwhile', async () => {
-    await start({ decode: 3, config: { routing: { artifact: two } } })
+    await start({ decode: 3, config: { routing: { policy: 'eldr', artifact: two } } })
     await (await ask()).text()
     await cluster.gateway.control.refit() // after the one that is under way
     expect(await routing()).toMatchObject({ artifact: { clusters: 3 }, decodeWorkers: 3 })
@@ -109,7 +109,7 @@ describe('a re-fit', () => {
   it('does not happen for a worker that is unhealthy or drained', async () => {
     await start({
       decode: 3,
-      config: { routing: { artifact: three }, health: { intervalMs: 20, failures: 1 } },
+      config: { routing: { policy: 'eldr', artifact: three }, health: { intervalMs: 20, failures: 1 } },
     })
     const { table } = cluster.gateway.context.router
     const { registry } = cluster.gateway.context
@@ -124,7 +124,7 @@ describe('a re-fit', () => {
   })
 
   it('is skipped if disabled, and the admin API says so', async () => {
-    await start({ decode: 3, config: { routing: { artifact: two, refit: 'off' } } })
+    await start({ decode: 3, config: { routing: { policy: 'eldr', artifact: two, refit: 'off' } } })
     expect(await routing()).toMatchObject({
       note: '2 clusters for 3 decode workers',
       artifact: { clusters: 2 },
@@ -134,7 +134,7 @@ describe('a re-fit', () => {
   })
 
   it('can be made for workers before they are added, and is not repeated when they are', async () => {
-    await start({ config: { routing: { artifact: two } } })
+    await start({ config: { routing: { policy: 'eldr', artifact: two } } })
     expect((await call(cluster, 'POST', '/eldr/refit', { workers: 3 })).json).toMatchObject({
       artifact: { clusters: 3 },
       decodeWorkers: 2,
@@ -151,7 +151,7 @@ describe('a re-fit', () => {
     await start({
       decode: 0,
       config: {
-        routing: { artifact: three },
+        routing: { policy: 'eldr', artifact: three },
         workers: { decode: [{ url: decode.url, id: 'last', cluster: 2 }] },
       },
     })
@@ -166,7 +166,7 @@ describe('a re-fit', () => {
   })
 
   it('is refused for more workers than the artifact has requests', async () => {
-    await start({ config: { routing: { artifact: two } } })
+    await start({ config: { routing: { policy: 'eldr', artifact: two } } })
     const answer = await call(cluster, 'POST', '/eldr/refit', { workers: 500 })
     expect(errorOf(answer)).toBe('409 ELDR_REFIT_REFUSED')
     expect(answer.json.error.message).toContain('ELDR_TRACE_TOO_SMALL')

@@ -32,9 +32,9 @@ const routing = async () => (await call(cluster, 'GET', '/eldr/config')).json.ro
 
 describe('PUT /eldr/policy', () => {
   it('changes the policy of the next decisions, and their label', async () => {
-    await start({ config: { routing: { artifact: two } } })
+    await start({ config: { routing: { policy: 'eldr', artifact: two } } })
     await (await ask()).text()
-    expect(await lastDecision()).toMatchObject({ policy: 'eldr', reason: expect.stringMatching('^band_') })
+    expect(await lastDecision()).toMatchObject({ policy: 'eldr', reason: expect.stringMatching('^match_') })
     for (const policy of ['union', 'power-of-two', 'jsq', 'eldr']) {
       const name = policy.replaceAll('-', '_')
       expect((await call(cluster, 'PUT', '/eldr/policy', { policy })).json).toMatchObject({
@@ -51,7 +51,7 @@ describe('PUT /eldr/policy', () => {
   })
 
   it('changes τ, and with it the number of workers in the band', async () => {
-    await start({ config: { routing: { artifact: two, tau: 0 } } })
+    await start({ config: { routing: { policy: 'band', artifact: two, tau: 0 } } })
     await (await ask()).text()
     expect((await lastDecision()).band).toBe(1)
     expect((await call(cluster, 'PUT', '/eldr/policy', { tau: 2 })).json.tau).toBe(2)
@@ -106,7 +106,7 @@ describe('POST /eldr/artifact', () => {
   })
 
   it('reports why a broken artifact cannot be used, and changes nothing', async () => {
-    await start({ config: { routing: { artifact: two } } })
+    await start({ config: { routing: { policy: 'eldr', artifact: two } } })
     const before = await routing()
     const { table } = cluster.gateway.context.router
     const bytes = readFileSync(three)
@@ -186,7 +186,11 @@ describe('POST /eldr/artifact', () => {
 
 describe('changes under load', () => {
   it('fail no request and leave nothing behind', async () => {
-    await start({ decode: 3, config: { routing: { artifact: three } }, decodeOptions: { gapMs: 1 } })
+    await start({
+      decode: 3,
+      config: { routing: { policy: 'eldr', artifact: three } },
+      decodeOptions: { gapMs: 1 },
+    })
     let asked = 0
     const traffic = { on: true }
     const client = async () => {
@@ -228,7 +232,7 @@ describe('changes under load', () => {
 describe('experts listed by the engine', () => {
   it('give the same decisions as counts of the plugin', async () => {
     await start({
-      config: { routing: { artifact: two } },
+      config: { routing: { policy: 'eldr', artifact: two } },
       prefillOptions: { counts: () => undefined },
       decodeOptions: { prefills: undefined },
     })
@@ -255,7 +259,7 @@ describe('experts listed by the engine', () => {
     expect(await lastDecision()).toMatchObject({
       policy: 'eldr',
       covered: 1,
-      reason: expect.stringMatching('^band_'),
+      reason: expect.stringMatching('^match_'),
     })
     expect(await lastDecision()).not.toHaveProperty('reject')
     await cluster.idle()

@@ -211,7 +211,7 @@ describe('an open dashboard', () => {
 describe('pulses', () => {
   it('match the admin API and contain the decisions since the last one', async () => {
     await start({
-      config: { routing: { artifact: two } },
+      config: { routing: { policy: 'band', artifact: two } },
       prefillOptions: { counts: { ...SHAPE, variants: 4 } },
     })
     await call(cluster, 'GET', '/eldr/plane') // from now on live requests get a position in it
@@ -246,7 +246,7 @@ describe('pulses', () => {
     const after = await events.next<Pulse>('pulse', pulse => total(pulse, 'tpot') === 4)
     expect([total(after, 'ttft'), new Set(after.pace.map(({ policy }) => policy))]).toEqual([
       4,
-      new Set(['eldr']),
+      new Set(['band']),
     ])
     const text = await (await fetch(`${cluster.url}/metrics`)).text()
     expect(text).toContain('eldr_inter_token_seconds_count 4')

@@ -75,7 +75,7 @@ describe('the log line of a request', () => {
   it('has its ids, workers, decision, times and tokens', async () => {
     const folder = temporaryFolder()
     const { path } = await smallArtifact(folder.path, 2)
-    await start({ routing: { artifact: path } }, { decodeOptions: { gapMs: 2 } })
+    await start({ routing: { policy: 'band', artifact: path } }, { decodeOptions: { gapMs: 2 } })
     await eventsOf(await post('a', { stream: true }))
     const line = await lineOf('a')
     expect(line).toEqual({
@@ -90,7 +90,7 @@ describe('the log line of a request', () => {
       stream: true,
       prefill: expect.stringMatching(WORKER) as string,
       decode: expect.stringMatching(WORKER) as string,
-      policy: 'eldr',
+      policy: 'band',
       reason: expect.stringMatching('^band_') as string,
       promptTokens: ms,
       outputTokens: 6,

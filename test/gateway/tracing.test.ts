@@ -65,7 +65,7 @@ describe('a traced request', () => {
   it('has a span, one for each leg, and one for the decision', async () => {
     const folder = temporaryFolder()
     const { path } = await smallArtifact(folder.path, 2)
-    await start({ config: { routing: { artifact: path } } })
+    await start({ config: { routing: { policy: 'band', artifact: path } } })
     const beforeMs = Date.now()
     expect((await eventsOf(await ask('a', { stream: true }))).at(-1)).toBe('[DONE]')
     const tree = await receiver.traceOf('a')
@@ -91,7 +91,7 @@ describe('a traced request', () => {
       'eldr.stream': true,
       'eldr.prefill.worker': prefill.attributes['eldr.worker'],
       'eldr.worker': decode.attributes['eldr.worker'],
-      'eldr.policy': 'eldr',
+      'eldr.policy': 'band',
       'eldr.reason': expect.stringMatching('^band_') as string,
       'eldr.similarity': expect.any(Number) as number,
       'eldr.coverage': 1,
@@ -103,7 +103,7 @@ describe('a traced request', () => {
     expect(urlOf(cluster.prefills)).toContain(prefill.attributes['eldr.worker'])
     expect(urlOf(cluster.decodes)).toContain(decode.attributes['eldr.worker'])
     expect(route.attributes).toMatchObject({
-      'eldr.policy': 'eldr',
+      'eldr.policy': 'band',
       'eldr.worker': decode.attributes['eldr.worker'],
       'eldr.coverage': 1,
     })

@@ -32,7 +32,7 @@ describe('eldr up', () => {
     const process = up('--load', '60')
     const ready = await readyOf(process)
     expect(Object.keys(ready.pids)).toEqual(['gateway', 'prefill-0', 'decode-0', 'decode-1'])
-    expect(ready.policy).toBe('eldr')
+    expect(ready.policy).toBe('union')
     expect(await (await fetch(ready.dashboard)).text()).toContain('<title>ELDR dashboard</title>')
 
     const { stdout } = await promisify(execFile)('sh', ['-c', ready.curl])
@@ -65,7 +65,7 @@ describe('eldr up', () => {
     const changed = await process.nextView(({ policies }) => policies.length === 2)
     expect(changed).toMatchObject({
       policy: 'round_robin',
-      policies: [{ policy: 'eldr' }, { policy: 'round_robin' }],
+      policies: [{ policy: 'union' }, { policy: 'round_robin' }],
     })
 
     const victim = changed.workers[2]!
@@ -96,7 +96,7 @@ describe('eldr up', () => {
       let said = ''
       child.stdout!.on('data', (chunk: string) => {
         said += chunk
-        if (/0 s · eldr/.test(said)) child.kill('SIGTERM')
+        if (/0 s · union/.test(said)) child.kill('SIGTERM')
       })
     })
     expect(stdout).toMatch(/1P1D on this machine: lab16.*h200-first/)

@@ -101,8 +101,8 @@ describe('without any source', () => {
     expect(new Set([...origins.values()].map(({ kind }) => kind))).toEqual(new Set(['default']))
   })
 
-  it('the policy is eldr if an artifact is set', async () => {
-    expect((await load({ flags: flags({ '--artifact': 'a.safetensors' }) })).routing.policy).toBe('eldr')
+  it('the policy is union, also if an artifact is set', async () => {
+    expect((await load({ flags: flags({ '--artifact': 'a.safetensors' }) })).routing.policy).toBe('union')
   })
 })
 

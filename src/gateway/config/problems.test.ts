@@ -26,7 +26,7 @@ async function warnings(more: string, env = {}): Promise<readonly string[]> {
   writeFileSync(path, `workers: {prefill: [http://p:1], decode: [http://d:1], ${more}}`)
   return (await loadSettings({ file: path, env })).warnings.map(line => line.replace(`${path}:`, ''))
 }
-const POLICIES = 'random, round_robin, jsq, power_of_two, domain, eldr, union'
+const POLICIES = 'random, round_robin, jsq, power_of_two, domain, band, eldr, union'
 
 describe('an invalid configuration', () => {
   it.each([
@@ -208,7 +208,7 @@ describe('an invalid configuration', () => {
       '--decode-policy: sets routing.policy, which --policy sets too: set only one of them',
       'ELDR_JSON_LOG: expected true or false, found "maybe"',
       'ELDR_API_KEY_FILE: cannot read "no/where": ENOENT',
-      '--policy: routing.policy: expected one of random, round_robin, jsq, power_of_two, domain, eldr, union, found "a"',
+      '--policy: routing.policy: expected one of random, round_robin, jsq, power_of_two, domain, band, eldr, union, found "a"',
       '--queue-timeout-secs: limits.queueTimeoutMs: expected a number of seconds from 0.001 to 86400, found "soon"',
       '--tls-key-path: server.tls.certFile is missing: expected the path of a PEM file with the certificate',
       'ELDR_TAU: routing.tau: expected a number from 0 to 2, found "3"',

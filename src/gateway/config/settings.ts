@@ -132,7 +132,7 @@ export interface KubernetesDiscovery {
 export interface RoutingSettings {
   readonly policy: PolicyName
   readonly prefillPolicy: PrefillPolicyName
-  /** Locality band of eldr. */
+  /** Weight of load against similarity, for eldr and band. */
   readonly tau: number
   readonly artifact?: string
   /** Cost profile of union. */

@@ -2,7 +2,7 @@
  * Normalises a validated file to settings: one spelling per policy name, an id per worker, a cluster per
  * decode worker, a policy.
  */
-import { defaultPolicy, type PolicyName } from '../../policy/decode-policy.ts'
+import type { PolicyName } from '../../policy/decode-policy.ts'
 import type { PrefillPolicyName } from '../../policy/prefill-policy.ts'
 import type { FileForm } from './schema/schema.ts'
 import type { Settings } from './settings.ts'
@@ -23,7 +23,7 @@ export function settle(form: FileForm): Settings {
     },
     discovery,
     routing: {
-      policy: policyOf({ policy, artifact: routing.artifact }),
+      policy: policyOf({ policy }),
       prefillPolicy: underscored(prefillPolicy) as PrefillPolicyName,
       ...routing,
     },
@@ -38,8 +38,7 @@ export function settle(form: FileForm): Settings {
   }
 }
 
-export function policyOf({ policy, artifact }: Pick<FileForm['routing'], 'policy' | 'artifact'>): PolicyName {
-  if (policy === undefined) return defaultPolicy(artifact !== undefined)
+export function policyOf({ policy }: Pick<FileForm['routing'], 'policy'>): PolicyName {
   return underscored(policy) as PolicyName
 }
 

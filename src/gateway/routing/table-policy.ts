@@ -57,14 +57,17 @@ export function tablePolicy(options: TablePolicyOptions): DecodePolicy {
   if (!needs.includes('signature')) return create(artifact)
   const [first, second] = viewsOf(artifact).map(view => create(orderedByWorker(view, assignment)))
   if (second === undefined) return first!
+  const own = (request: RoutableRequest) => (withFallback.has(request) ? second : first!)
+  // State about load needs all requests; state about traffic cannot compare signatures of the other kind.
+  const told = (request: RoutableRequest) => (first!.ownRequestsOnly ? [own(request)] : [first!, second])
   return {
     ...first!,
-    pick: (request, ...rest) => (withFallback.has(request) ? second : first!).pick(request, ...rest),
+    pick: (request, ...rest) => own(request).pick(request, ...rest),
     dispatched(request, worker) {
-      for (const each of [first!, second]) each.dispatched?.(request, worker)
+      for (const each of told(request)) each.dispatched?.(request, worker)
     },
     released(request, worker) {
-      for (const each of [first!, second]) each.released?.(request, worker)
+      for (const each of told(request)) each.released?.(request, worker)
     },
   }
 }

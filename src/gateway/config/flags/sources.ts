@@ -5,7 +5,7 @@
  * fast.
  */
 import { DEFAULT_PREFILL_POLICY, PREFILL_POLICIES } from '../../../policy/prefill-policy.ts'
-import { defaultPolicy, POLICIES } from '../../../policy/decode-policy.ts'
+import { DEFAULT_POLICY, POLICIES } from '../../../policy/decode-policy.ts'
 import type { SettingName } from '../paths.ts'
 import {
   flagSwitch,
@@ -143,7 +143,7 @@ export const SOURCES: readonly Source[] = [
     '--policy <name>',
     'routing.policy',
     text,
-    `decode policy: ${POLICIES.join(', ')} (default: ${defaultPolicy(true)} with an artifact, else ${defaultPolicy(false)})`,
+    `decode policy: ${POLICIES.join(', ')} (default: ${DEFAULT_POLICY})`,
   ),
   flag('--decode-policy <name>', 'routing.policy', text, 'the same as --policy'),
   flag(
@@ -153,7 +153,12 @@ export const SOURCES: readonly Source[] = [
     `prefill policy: ${PREFILL_POLICIES.join(', ')} (default: ${DEFAULT_PREFILL_POLICY})`,
   ),
   flag('--artifact <file>', 'routing.artifact', text, 'artifact written by `eldr fit`'),
-  flag('--tau <number>', 'routing.tau', number, 'locality band of eldr (default: 0.1)'),
+  flag(
+    '--tau <number>',
+    'routing.tau',
+    number,
+    'weight of load against similarity, for eldr and band (default: 0.1)',
+  ),
   flag('--profile <name>', 'routing.profile', text, 'cost profile of union: a name in profiles/ or a path'),
   flag(
     '--prefix-token-count <n>',

@@ -7,7 +7,7 @@
  */
 import { ENGINE_NAMES } from '../../engines/engine-table.ts'
 import * as z from 'zod'
-import { defaultPolicy, POLICIES } from '../../../policy/decode-policy.ts'
+import { DEFAULT_POLICY, POLICIES } from '../../../policy/decode-policy.ts'
 import { DEFAULT_PREFILL_POLICY, PREFILL_POLICIES } from '../../../policy/prefill-policy.ts'
 import { DNS_EXAMPLE, isDnsServer, dnsTargetProblem } from '../dns-target.ts'
 import { LOG_LEVELS } from '../settings.ts'
@@ -231,11 +231,7 @@ const discovery = z.strictObject({
 })
 
 const routing = z.strictObject({
-  policy: spellings(POLICIES)
-    .optional()
-    .describe(
-      `Decode policy. Default: ${defaultPolicy(true)} with an artifact, else ${defaultPolicy(false)}.`,
-    ),
+  policy: spellings(POLICIES).default(DEFAULT_POLICY).describe('Decode policy.'),
   prefillPolicy: spellings(PREFILL_POLICIES).default(DEFAULT_PREFILL_POLICY).describe('Prefill policy.'),
   tau: z
     .number()
@@ -243,7 +239,7 @@ const routing = z.strictObject({
     .max(MAX_TAU)
     .default(0.1)
     .describe(
-      'Locality band of eldr: candidates are workers whose cosine similarity is at most this far below the best.',
+      'Weight of load against similarity. eldr: a worker whose cosine is this much higher may have a sixth of the mean load more. band: candidates are workers whose cosine is at most this far below the best.',
     ),
   artifact: file('an artifact of `eldr fit`')
     .optional()

@@ -138,7 +138,12 @@ export const nothing = z.strictObject({}).describe('Empty. The body may be omitt
 export const policyChange = z
   .strictObject({
     policy: spellings(POLICIES).optional().describe('Decode policy.'),
-    tau: z.number().min(0).max(MAX_TAU).optional().describe('Locality band of eldr.'),
+    tau: z
+      .number()
+      .min(0)
+      .max(MAX_TAU)
+      .optional()
+      .describe('Weight of load against similarity, for eldr and band.'),
     prefillPolicy: spellings(PREFILL_POLICIES).optional().describe('Prefill policy.'),
   })
   .meta({ minProperties: 1 })

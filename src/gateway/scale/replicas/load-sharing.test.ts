@@ -144,7 +144,7 @@ describe('replicas that share their loads', () => {
     a!.registry.setHealth('d1', true)
     b!.tracker.take('d1', 'decode', 7, 0)
     await vi.advanceTimersByTimeAsync(10)
-    expect(a!.registry.candidates('decode', 0)).toEqual([{ worker: 1, id: 'd1', inflight: 1 }])
+    expect(a!.registry.candidates('decode', 0)).toEqual([{ worker: 1, id: 'd1', inflight: 1, tokens: 7 }])
     silent = true
     await vi.advanceTimersByTimeAsync(250)
     expect(a!.registry.views(0)[1]!.inflightElsewhere).toBe(1)

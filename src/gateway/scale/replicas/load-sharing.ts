@@ -1,6 +1,6 @@
 /** Shares the requests in flight with the other replicas. Knows messages, but not their transport. */
 import type { Registry } from '../../../cluster/registry.ts'
-import type { LoadTracker } from '../../../cluster/tickets.ts'
+import { IDLE, type LoadTracker } from '../../../cluster/tickets.ts'
 import { createUnseen, type Unseen } from '../../../policy/anticipate.ts'
 import type { DecodePolicy } from '../../../policy/decode-policy.ts'
 import type { ReplicaSettings } from '../../config/settings.ts'
@@ -89,7 +89,7 @@ export class LoadSharing {
       },
     })
     tracker.elsewhere = (worker, leg) =>
-      this.#others.count === 0 ? 0 : this.#others.inflight(workerKey(leg, worker))
+      this.#others.count === 0 ? IDLE : this.#others.load(workerKey(leg, worker))
     tracker.onChange = () => this.#publisher.touch()
     registry.subscribe(({ kind, worker }) => {
       if (kind !== 'added' && kind !== 'removed') return

@@ -67,13 +67,13 @@ describe('the load of the other replicas', () => {
           }
           for (let key = 0; key < 4; key++) {
             const wanted = [...last.values()].flat().reduce((sum, [k, n]) => (k === key ? sum + n : sum), 0)
-            expect(others.inflight(key)).toBe(wanted)
+            expect(others.load(key).inflight).toBe(wanted)
           }
           expect(others.count).toBe(last.size)
           expect(gone).toEqual(died)
         }
         others.expire(nowMs + 1_000)
-        expect([0, 1, 2, 3].map(key => others.inflight(key))).toEqual([0, 0, 0, 0])
+        expect([0, 1, 2, 3].map(key => others.load(key).inflight)).toEqual([0, 0, 0, 0])
       }),
     )
   })
@@ -83,24 +83,29 @@ describe('the load of the other replicas', () => {
     expect(others.received(of('a', 5, { loads: [load(1, 3)] }), 0)).toBe('ok')
     expect(others.received(of('a', 4, { loads: [load(1, 9)] }), 1)).toBe('old')
     expect(others.received(of('a', 5, { loads: [load(1, 9)] }), 1)).toBe('old')
-    expect(others.inflight(1)).toBe(3)
+    expect(others.load(1).inflight).toBe(3)
   })
 
   it('is that of the new process alone after a restart with the same id', () => {
     const others = new OtherReplicas()
     others.received(of('a', 5, { loads: [load(1, 3)] }), 0)
     others.received(of('a', 1, { loads: [load(2, 1)], from: { id: 'a', boot: 2 } }), 1)
-    expect([others.count, others.inflight(1), others.inflight(2)]).toEqual([1, 0, 1])
+    expect([others.count, others.load(1).inflight, others.load(2).inflight]).toEqual([1, 0, 1])
   })
 
   it('is that of both while two processes have one id, which is reported', () => {
     const others = new OtherReplicas()
     const twin = (boot: number, seq: number, inflight: number) =>
       others.received(of('a', seq, { loads: [load(1, inflight)], from: { id: 'a', boot } }), 0)
-    expect([twin(1, 5, 3), twin(2, 1, 4), others.inflight(1)]).toEqual(['ok', 'ok', 4])
-    expect([twin(1, 6, 3), twin(2, 2, 5), others.inflight(1), others.count]).toEqual(['twin', 'ok', 8, 2])
+    expect([twin(1, 5, 3), twin(2, 1, 4), others.load(1).inflight]).toEqual(['ok', 'ok', 4])
+    expect([twin(1, 6, 3), twin(2, 2, 5), others.load(1).inflight, others.count]).toEqual([
+      'twin',
+      'ok',
+      8,
+      2,
+    ])
     others.forget({ id: 'a', boot: 1 })
-    expect(others.inflight(1)).toBe(5)
+    expect(others.load(1).inflight).toBe(5)
   })
 
   it('is accepted again after a message with a forged sequence number', () => {
@@ -111,7 +116,7 @@ describe('the load of the other replicas', () => {
       others.received(of('a', 6 + n, { loads: [load(1, 2)] }), 2 + n),
     )
     expect(outcomes).toEqual([...Array.from({ length: 7 }, () => 'old'), 'ok', 'ok', 'ok'])
-    expect(others.inflight(1)).toBe(2)
+    expect(others.load(1).inflight).toBe(2)
   })
 
   it('is limited in replicas and workers', () => {
@@ -123,7 +128,7 @@ describe('the load of the other replicas', () => {
       'too_many',
       256,
     ])
-    expect([others.inflight(9), others.inflight(10)]).toEqual([256, 0])
+    expect([others.load(9).inflight, others.load(10).inflight]).toEqual([256, 0])
   })
 
   it('ends exactly with the lease, and not while it is renewed', () => {
@@ -133,7 +138,7 @@ describe('the load of the other replicas', () => {
     others.received(of('a', 2, { loads: [load(1, 3)] }), 900)
     expect(others.expire(1_899)).toEqual([])
     expect(others.expire(1_900)).toEqual(['a'])
-    expect([others.inflight(1), others.nextExpiryMs]).toEqual([0, undefined])
+    expect([others.load(1).inflight, others.nextExpiryMs]).toEqual([0, undefined])
   })
 })
 
@@ -175,7 +180,7 @@ describe('rows of the other replicas', () => {
     expect(others.received(of('a', 12, { cells: CELLS, whole: false, loads: [load(1, 4)] }), 0)).toBe(
       'missed_rows',
     )
-    expect(others.inflight(1)).toBe(4)
+    expect(others.load(1).inflight).toBe(4)
   })
 
   it('that are malformed make the whole message malformed', () => {
@@ -185,6 +190,6 @@ describe('rows of the other replicas', () => {
     expect(others.received(of('a', 2, { cells: CELLS, loads: [load(1, 5)], rows: [broken] }), 0)).toBe(
       'malformed',
     )
-    expect(others.inflight(1)).toBe(1)
+    expect(others.load(1).inflight).toBe(1)
   })
 })

@@ -4,6 +4,7 @@
  * all requests have ended. Only what is needed here is kept of a message: a client that can write to the
  * store must not be able to exhaust the memory of this process.
  */
+import { IDLE, type Load } from '../../../cluster/tickets.ts'
 import { Malformed } from './bytes.ts'
 import type { LoadEntry, Sender, StateMessage, WorkerKey } from './messages.ts'
 import { unpackRow } from './rows.ts'
@@ -50,7 +51,7 @@ const ALL_LOADS: Needed = { isKnown: () => true, cells: 0 }
 export class OtherReplicas {
   /** By id and process: two processes with one id count as two while both send messages. */
   readonly #others = new Map<string, Other>()
-  readonly #inflight = new Map<WorkerKey, number>()
+  readonly #loads = new Map<WorkerKey, Load>()
   /** Processes that were replaced by another with the same id. */
   readonly #replaced = new Set<string>()
   readonly #rowChanged: RowChanged
@@ -65,9 +66,9 @@ export class OtherReplicas {
     return this.#others.size
   }
 
-  /** Requests of all replicas on a worker. */
-  inflight(key: WorkerKey): number {
-    return this.#inflight.get(key) ?? 0
+  /** Requests of all replicas on a worker, and their tokens. */
+  load(key: WorkerKey): Load {
+    return this.#loads.get(key) ?? IDLE
   }
 
   /**
@@ -169,10 +170,11 @@ export class OtherReplicas {
   }
 
   #count(loads: readonly LoadEntry[], sign: 1 | -1): void {
-    for (const { key, inflight } of loads) {
-      const sum = (this.#inflight.get(key) ?? 0) + sign * inflight
-      if (sum === 0) this.#inflight.delete(key)
-      else this.#inflight.set(key, sum)
+    for (const { key, inflight, tokens } of loads) {
+      const before = this.load(key)
+      const sum = { inflight: before.inflight + sign * inflight, tokens: before.tokens + sign * tokens }
+      if (sum.inflight === 0) this.#loads.delete(key)
+      else this.#loads.set(key, sum)
     }
   }
 

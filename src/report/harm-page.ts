@@ -1,0 +1,143 @@
+/** docs/evidence/harm.md, from docs/evidence/results/harm.json, which `bench/harm.mjs` writes. */
+import type { Interval } from '../sim/confidence.ts'
+import { markdownTable } from './markdown-table.ts'
+import { fixed, whole } from './numbers.ts'
+
+export interface HarmFigures {
+  readonly profile: string
+  readonly topology: string
+  readonly requests: number
+  readonly arrivals: string
+  readonly seeds: number
+  readonly rows: readonly HarmRow[]
+}
+
+/** Changes of TPOT against jsq under the same conditions. */
+export interface HarmRow {
+  readonly mix: string
+  readonly rate: number
+  /** Mean batch under jsq. */
+  readonly batch: number
+  readonly artifact: string
+  readonly policy: string
+  readonly p50: Interval
+  readonly p99: Interval
+  readonly gateways?: { readonly count: number; readonly viewAgeMs: number | null }
+}
+
+/** The bound: mean over seeds, in every cell. */
+const MOST = { p50: 0.01, p99: 0.03 }
+
+const ARTIFACTS: Readonly<Record<string, string>> = {
+  matched: 'fitted on the calibration trace of the same mix',
+  foreign: 'fitted on the other mix',
+  shuffled: 'experts permuted in every layer: another version of the model',
+  centroids: 'random centroids; calibration requests as they were',
+  random: 'random centroids, signatures and decode patterns',
+}
+
+export function harmPage(figures: HarmFigures): string {
+  const { rows, seeds, requests, profile, topology, arrivals } = figures
+  const single = rows.filter(({ gateways }) => gateways === undefined)
+  const several = rows.filter(({ gateways }) => gateways !== undefined)
+  const policies = distinct(rows.map(({ policy }) => policy))
+  return `# What a wrong artifact costs
+
+Routing by experts must not cost more than balancing load, whatever the artifact. The bound for \`eldr\` and \`union\`: TPOT at most ${whole(100 * MOST.p50)} % above \`jsq\` at the median and ${whole(100 * MOST.p99)} % at p99, as a mean over seeds, in every cell below. \`band\` is the paper’s rule, without a bound.
+
+Simulated: ${topology}, profile \`${profile}\`, the shipped evaluation traces of lab16, ${arrivals} arrivals, ${whole(requests)} requests per run, ${whole(seeds)} seeds. Changes of TPOT p50 / p99 against \`jsq\` in percent, paired by seed, ± 95 %. Cells above the bound are **bold**. Constants were chosen on calibration traces alone (\`--held-out\`).
+
+Artifacts:
+
+${Object.entries(ARTIFACTS)
+  .map(([name, words]) => `- *${name}*: ${words}`)
+  .join('\n')}
+
+## The default policy
+
+${summaryTable(single, policies)}
+
+*Worst* is the highest mean of any cell and any artifact. \`union\` is the default, with an artifact or without: it meets the bound, has the lowest tail and keeps most of its gain without a matching artifact.
+
+## One gateway
+
+${cellTable(single, policies)}
+
+## Four gateways
+
+Each gateway keeps its own usual similarities (\`eldr\`); they see each other’s requests after 20 ms, or never. Compared with \`jsq\` under the same view.
+
+${cellTable(several, policies)}
+
+<!-- not run: it takes minutes; the test of this page compares it with the saved results -->
+\`\`\`sh
+node bench/harm.mjs --out docs/evidence/results/harm.json && npm run docs
+\`\`\`
+`
+}
+
+function summaryTable(rows: readonly HarmRow[], policies: readonly string[]): string {
+  return markdownTable(
+    ['policy', 'matched, mean p50 / p99', 'not matched, mean', 'worst p50 / p99', 'within the bound'],
+    1,
+    policies.map(policy => {
+      const own = rows.filter(row => row.policy === policy)
+      const [matched, others] = [true, false].map(is =>
+        own.filter(({ artifact }) => (artifact === 'matched') === is),
+      )
+      const kept = own.filter(isWithin).length
+      return [
+        `\`${policy}\``,
+        pair(meanOf(matched!)),
+        pair(meanOf(others!)),
+        pair({
+          p50: Math.max(...own.map(({ p50 }) => p50.mean)),
+          p99: Math.max(...own.map(({ p99 }) => p99.mean)),
+        }),
+        `${whole(kept)} of ${whole(own.length)}`,
+      ]
+    }),
+  )
+}
+
+function cellTable(rows: readonly HarmRow[], policies: readonly string[]): string {
+  const viewOf = ({ gateways }: HarmRow) =>
+    gateways === undefined
+      ? ''
+      : gateways.viewAgeMs === null
+        ? ', nothing shared'
+        : `, ${gateways.viewAgeMs} ms`
+  const nameOf = (row: HarmRow) => `${row.mix}, ${row.artifact}, batch ${fixed(row.batch, 0)}${viewOf(row)}`
+  const names = distinct(rows.toSorted(byArtifact).map(nameOf))
+  return markdownTable(
+    ['traffic, artifact', ...policies.map(policy => `\`${policy}\``)],
+    1,
+    names.map(name => [
+      name,
+      ...policies.map(policy => {
+        const row = rows.find(one => one.policy === policy && nameOf(one) === name)!
+        const text = `${interval(row.p50)} / ${interval(row.p99)}`
+        return isWithin(row) ? text : `**${text}**`
+      }),
+    ]),
+  )
+}
+
+const isWithin = ({ p50, p99 }: HarmRow) => p50.mean <= MOST.p50 && p99.mean <= MOST.p99
+
+/** By mix, then by artifact; rates stay in their order. */
+function byArtifact(a: HarmRow, b: HarmRow): number {
+  const order = Object.keys(ARTIFACTS)
+  return a.mix === b.mix ? order.indexOf(a.artifact) - order.indexOf(b.artifact) : a.mix < b.mix ? 1 : -1
+}
+
+function meanOf(rows: readonly HarmRow[]): { p50: number; p99: number } {
+  const mean = (of: (row: HarmRow) => number) => rows.reduce((sum, row) => sum + of(row), 0) / rows.length
+  return { p50: mean(({ p50 }) => p50.mean), p99: mean(({ p99 }) => p99.mean) }
+}
+
+const signed = (share: number) =>
+  `${share > 0 ? '+' : share < 0 ? '−' : ''}${fixed(Math.abs(100 * share), 1)}`
+const interval = ({ mean, half }: Interval) => `${signed(mean)} ± ${fixed(100 * half, 1)}`
+const pair = (of: { readonly p50: number; readonly p99: number }) => `${signed(of.p50)} / ${signed(of.p99)}`
+const distinct = <T>(list: readonly T[]): T[] => [...new Set(list)]
