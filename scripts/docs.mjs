@@ -8,6 +8,7 @@ import { REFUSALS } from '../dist/gateway/http/refusal.js'
 import { configPage, schemaText } from '../dist/gateway/config/schema/reference.js'
 import { apiPage, documentText } from '../dist/gateway/control/openapi/api-page.js'
 import { resultsData, resultsPage } from '../dist/paper/results-page.js'
+import { driftPage } from '../dist/report/drift-page.js'
 import { errorsPage } from '../dist/report/errors-page.js'
 import { gpuPage } from '../dist/served/gpu-page.js'
 import { readEvidence } from '../dist/served/read-evidence.js'
@@ -32,6 +33,7 @@ for (const [name, text] of [
   ['evidence/results.md', resultsPage(whole, cut)],
   ...resultsData(whole, cut).map(([name, text]) => [`evidence/${name}`, text]),
   ['evidence/gpu.md', gpuPage(gpu)],
+  ['evidence/drift.md', driftPage(await saved('drift.json'))],
   ...(gpuFigure === undefined ? [] : [[`pictures/${STEP_FIGURE}`, gpuFigure]]),
   [
     'guides/scale.md',
