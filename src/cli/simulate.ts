@@ -48,7 +48,8 @@ export const DEFAULTS = {
   profile: 'h200-first',
 } as const
 export const DRIFT_DEFAULTS = {
-  rates: [200, 400, 600],
+  // On lab16: batches of about 5, 17, 30 and 44 under jsq.
+  rates: [200, 400, 600, 800],
   seeds: 10,
   profile: 'h200-qwen3-30b-a3b',
 } as const

@@ -22,7 +22,7 @@ export function driftPage(results: DriftResults): string {
     ),
     '## Run it',
     '<!-- not run: all scenarios take minutes; test/cli-drift.test.ts runs a small one -->\n```sh\nnpx eldr simulate --drift all\nnpx eldr simulate --drift swapped,burst --policies eldr,union --rates 400 --seeds 3\nnpx eldr simulate --drift mine.json --trace my.evaluation.safetensors --foreign other.calibration.safetensors\n```',
-    `The first command made this page (${duration(results.seconds)} on ${many(results.cores, 'core')}); \`npm run build && node scripts/drift.mjs\` makes it again, with [drift.json](results/drift.json). With \`--trace\`, your own traces replace the shipped ones; artifacts are fitted on \`--calibration\`. \`mine.json\` is a list of scenarios with the fields of the built-in ones (\`src/sim/drift/scenario.ts\`):`,
+    `The first command made this page; \`npm run build && node scripts/drift.mjs\` makes it again, with [drift.json](results/drift.json). With \`--trace\`, your own traces replace the shipped ones; artifacts are fitted on \`--calibration\`. \`mine.json\` is a list of scenarios with the fields of the built-in ones (\`src/sim/drift/scenario.ts\`):`,
     '```json\n[{ "name": "weekend", "about": "foreign burst, slow worker", "artifact": "foreign", "burstSeconds": 30, "slowness": 1.3 }]\n```',
     '## Conditions',
     ...conditions(results, figures),
@@ -71,7 +71,6 @@ function findings(figures: readonly DriftFigures[], policies: readonly string[])
 }
 
 const signed = (share: number) => `${share > 0 ? '+' : ''}${fixed(100 * share, 1)} %`
-const duration = (seconds: number) => many(Math.max(1, Math.round(seconds / 60)), 'minute')
 
 function conditions(
   { topology, profile, rates, requests, seeds, traffics, scenarios }: DriftResults,

@@ -14,8 +14,6 @@ export interface DriftResults extends Pick<
   readonly scenarios: readonly Scenario[]
   readonly traffics: readonly { readonly name: string; readonly domains: readonly string[] }[]
   readonly seeds: number
-  readonly seconds: number
-  readonly cores: number
   /** By scenario, traffic, rate and policy, in these orders; each as `FIELDS` says. */
   readonly cells: readonly (readonly (number | null)[])[]
 }
@@ -23,12 +21,9 @@ export interface DriftResults extends Pick<
 /** Fields of a cell. Times in ms, changes and halves of intervals as shares. */
 const FIELDS = ['p50', 'p99', 'p50Change', 'p99Change'] as const
 
-/** `made`: output of `eldr simulate --drift … --json` on a machine with so many cores. */
-export function packDrift(
-  made: DriftOptions & { readonly seconds: number; readonly cells: readonly DriftFigures[] },
-  cores: number,
-): DriftResults {
-  const { scenarios, traffics, policies, rates, seeds, requests, profile, topology, seconds } = made
+/** `made`: output of `eldr simulate --drift … --json`. */
+export function packDrift(made: DriftOptions & { readonly cells: readonly DriftFigures[] }): DriftResults {
+  const { scenarios, traffics, policies, rates, seeds, requests, profile, topology } = made
   return {
     scenarios,
     traffics: traffics.map(({ name, domains }) => ({ name, domains })),
@@ -38,8 +33,6 @@ export function packDrift(
     requests,
     profile,
     topology,
-    seconds: Math.round(seconds),
-    cores,
     cells: made.cells.map(cell => [
       ...FIELDS.flatMap(field => [rounded(cell[field]?.mean), rounded(cell[field]?.half)]),
       rounded(cell.batch),

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { shipped } from '../../test/data.ts'
 import { openTrace } from './trace.ts'
-import { randomPrompts, shuffledExperts, withoutDomain } from './trace-views.ts'
+import { shuffledExperts, unrelatedRequests, withoutDomain } from './trace-views.ts'
 
 const calibration = await openTrace(shipped('lab16-task.calibration'))
 const evaluation = await openTrace(shipped('lab16-task.evaluation'))
@@ -70,15 +70,22 @@ describe('a trace with shuffled experts', () => {
   })
 })
 
-describe('a trace with random prompts', () => {
-  it('keeps how uneven each prompt is, but no two requests use the same numbers; decode stays', async () => {
-    const view = randomPrompts(calibration, 1)
+describe('a trace of unrelated requests', () => {
+  it('keeps how uneven each request is, under numbers of its own for prompt and decode', async () => {
+    const view = unrelatedRequests(calibration, 1)
     const [before, after] = [await calibration.prefillCounts(), await view.prefillCounts()]
+    const [decoded, newDecoded] = [await calibration.decodeCounts(), await view.decodeCounts()]
     for (const request of [0, 8]) {
       expect(sorted(cellsOf(after, request, 2))).toEqual(sorted(cellsOf(before, request, 2)))
       expect(cellsOf(after, request, 2)).not.toEqual(cellsOf(before, request, 2))
+      expect(sorted(cellsOf(newDecoded, request, 2))).toEqual(sorted(cellsOf(decoded, request, 2)))
+      expect(cellsOf(newDecoded, request, 2)).not.toEqual(cellsOf(decoded, request, 2))
     }
     expect(await view.prefillCounts(8, 9)).toEqual(after.subarray(8 * width, 9 * width))
-    expect(await view.decodeCounts(0, 2)).toEqual(await calibration.decodeCounts(0, 2))
+    const ids = await unrelatedRequests(evaluation, 1).decodeExpertIds()
+    const perRequest = evaluation.maxSteps * layers * topK
+    expect(await unrelatedRequests(evaluation, 1).decodeExpertIds(3, 4)).toEqual(
+      ids.subarray(3 * perRequest, 4 * perRequest),
+    )
   })
 })

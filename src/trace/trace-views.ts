@@ -3,7 +3,7 @@
  * other experts. For studies of artifacts that do not match the traffic.
  */
 import { shuffled } from '../math/pairs.ts'
-import { createRandom } from '../math/random.ts'
+import { createRandom, type Random } from '../math/random.ts'
 import type { Trace } from './trace.ts'
 
 /** The trace without the requests of one domain, whose name is gone too. */
@@ -52,41 +52,39 @@ export async function withoutDomain(trace: Trace, name: string): Promise<Trace> 
  * decode steps alike.
  */
 export function shuffledExperts(trace: Trace, seed: number): Trace {
-  const { layers, experts, topK } = trace
-  const random = createRandom(seed)
-  const numbers = Array.from({ length: layers }, () => shuffled(experts, random))
-  const cells = async <T extends Values>(values: Promise<T>) => renumbered(await values, numbers)
-  return {
-    ...trace,
-    prefillCounts: (from, to) => cells(trace.prefillCounts(from, to)),
-    prefillRecent: (from, to) => cells(trace.prefillRecent(from, to)),
-    gateProb: (from, to) => cells(trace.gateProb(from, to)),
-    gateLogit: (from, to) => cells(trace.gateLogit(from, to)),
-    decodeCounts: (from, to) => cells(trace.decodeCounts(from, to)),
-    decodeExpertIds: async (from, to) => {
-      const ids = await trace.decodeExpertIds(from, to)
-      return ids.map((expert, at) => numbers[Math.floor(at / topK) % layers]![expert]!)
-    },
-  }
+  const numbers = permutations(trace, createRandom(seed))
+  return renumbered(trace, () => numbers)
 }
 
 /**
- * The trace with prompts that tell nothing: the expert counts of each request's prompt are permuted on their
- * own, while the decode steps stay. Clusters are random then, and neighbours decode no more alike than any.
+ * The trace of requests that have nothing in common: the experts of each are permuted on their own. Clusters
+ * are random then, and what a neighbour decodes with says nothing, though it looks as certain as before.
  */
-export function randomPrompts(trace: Trace, seed: number): Trace {
-  const { layers, experts } = trace
+export function unrelatedRequests(trace: Trace, seed: number): Trace {
   const random = createRandom(seed)
-  const cells = async <T extends Values>(values: Promise<T>, first = 0) => {
+  return renumbered(trace, request => permutations(trace, random.fork(request)))
+}
+
+/** [layers][experts] the new number of each expert. */
+type Numbers = readonly Uint32Array[]
+
+function permutations({ layers, experts }: Trace, random: Random): Numbers {
+  return Array.from({ length: layers }, () => shuffled(experts, random))
+}
+
+/** The trace with other numbers for the experts of each request. */
+function renumbered(trace: Trace, numbersOf: (request: number) => Numbers): Trace {
+  const { layers, experts, topK, maxSteps } = trace
+  /** Values by layer and expert, of the requests from `first` on. */
+  const cells = async <T extends Values>(values: Promise<T>, first = 0): Promise<T> => {
     const all = await values
-    const made = emptyLike(all, all.length)
-    const width = layers * experts
-    for (let from = 0, request = first; from < all.length; from += width, request++) {
-      const own = random.fork(request)
-      const numbers = Array.from({ length: layers }, () => shuffled(experts, own))
-      made.set(renumbered(all.subarray(from, from + width) as T, numbers), from)
-    }
-    return made
+    const moved = emptyLike(all, all.length)
+    for (let from = 0, request = first; from < all.length; from += layers * experts, request++)
+      numbersOf(request).forEach((numberOf, layer) => {
+        const base = from + layer * experts
+        for (let expert = 0; expert < experts; expert++) moved[base + numberOf[expert]!] = all[base + expert]!
+      })
+    return moved
   }
   return {
     ...trace,
@@ -94,6 +92,17 @@ export function randomPrompts(trace: Trace, seed: number): Trace {
     prefillRecent: (from, to) => cells(trace.prefillRecent(from, to), from),
     gateProb: (from, to) => cells(trace.gateProb(from, to), from),
     gateLogit: (from, to) => cells(trace.gateLogit(from, to), from),
+    decodeCounts: (from, to) => cells(trace.decodeCounts(from, to), from),
+    decodeExpertIds: async (from = 0, to) => {
+      const ids = (await trace.decodeExpertIds(from, to)).slice()
+      const perRequest = maxSteps * layers * topK
+      for (let row = 0; row * perRequest < ids.length; row++) {
+        const numbers = numbersOf(from + row)
+        for (let at = row * perRequest; at < (row + 1) * perRequest; at++)
+          ids[at] = numbers[Math.floor(at / topK) % layers]![ids[at]!]!
+      }
+      return ids
+    },
   }
 }
 
@@ -101,15 +110,4 @@ type Values = Uint8Array | Uint16Array | Uint32Array | Float32Array
 
 function emptyLike<T extends Values>(values: T, length: number): T {
   return new (values.constructor as new (length: number) => T)(length)
-}
-
-/** Values of [rows][layers][experts], each moved to the new number of its expert. */
-function renumbered<T extends Values>(values: T, numbers: readonly Uint32Array[]): T {
-  const [layers, experts] = [numbers.length, numbers[0]!.length]
-  const moved = emptyLike(values, values.length)
-  for (let at = 0; at < values.length; at += experts) {
-    const numberOf = numbers[(at / experts) % layers]!
-    for (let expert = 0; expert < experts; expert++) moved[at + numberOf[expert]!] = values[at + expert]!
-  }
-  return moved
 }

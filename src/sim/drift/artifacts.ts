@@ -5,7 +5,7 @@ import { writeArtifact } from '../../fit/artifact-write.ts'
 import { fit, type FitOptions } from '../../fit/fit.ts'
 import { createStages } from '../../fit/stages.ts'
 import { type Trace, withTrace } from '../../trace/trace.ts'
-import { randomPrompts, shuffledExperts, withoutDomain } from '../../trace/trace-views.ts'
+import { unrelatedRequests, shuffledExperts, withoutDomain } from '../../trace/trace-views.ts'
 
 /** A fit: of a calibration trace as it is, or of one of its views. */
 export interface ArtifactRecipe {
@@ -63,5 +63,5 @@ export async function viewOf(
 ): Promise<Trace> {
   if (without !== undefined) return withoutDomain(trace, without)
   if (shuffledBy !== undefined) return shuffledExperts(trace, shuffledBy)
-  return noiseBy === undefined ? trace : randomPrompts(trace, noiseBy)
+  return noiseBy === undefined ? trace : unrelatedRequests(trace, noiseBy)
 }

@@ -1,4 +1,5 @@
 /** From scenarios to runs: which artifact, traffic and cluster each run of a drift study has. Pure. */
+import type { MixSpec } from '../mix-draw.ts'
 import type { StudyData } from '../study.ts'
 import { parseTopology } from '../topology.ts'
 import type { ArtifactRecipe } from './artifacts.ts'
@@ -91,24 +92,24 @@ export function settingOf(
 ): Partial<StudyData> {
   const { clustersPerWorker, burstSeconds, daySeconds, slowness } = scenario
   const { decode } = parseTopology(topology)
-  const measuredSeconds =
-    burstSeconds === undefined ? daySeconds : Math.max(burstSeconds + AFTER_SECONDS, daySeconds ?? 0)
+  const measuredSeconds = burstSeconds === undefined ? daySeconds : burstSeconds + AFTER_SECONDS
   return {
     trace: traffic.evaluation,
     clusters: clustersPerWorker && Math.max(1, Math.round(clustersPerWorker * decode)),
     slowDecoder: slowness === undefined ? undefined : { decoder: seed % decode, factor: slowness },
+    mix: mixOf(scenario, domainFor(traffic, seed)),
     ...(measuredSeconds === undefined ? { requests } : timed(measuredSeconds, rate)),
-    mix:
-      burstSeconds !== undefined
-        ? {
-            kind: 'burst',
-            domain: domainFor(traffic, seed),
-            fromSeconds: WARM_UP_SECONDS,
-            toSeconds: WARM_UP_SECONDS + burstSeconds,
-          }
-        : daySeconds !== undefined
-          ? { kind: 'rotation', daySeconds }
-          : undefined,
+  }
+}
+
+function mixOf({ burstSeconds, daySeconds }: Scenario, domain: string): MixSpec | undefined {
+  if (daySeconds !== undefined) return { kind: 'rotation', daySeconds }
+  if (burstSeconds === undefined) return undefined
+  return {
+    kind: 'burst',
+    domain,
+    fromSeconds: WARM_UP_SECONDS,
+    toSeconds: WARM_UP_SECONDS + burstSeconds,
   }
 }
 

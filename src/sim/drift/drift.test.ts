@@ -87,7 +87,7 @@ describe('matched', () => {
     expect((await artifactOf(job!)).about).toMatchObject({ workload: 'task', workers: 16 })
   })
 
-  it('has the same jobs for load balancers as any scenario of artifacts: they are run once', async () => {
+  it('shares the jobs of load balancers with all scenarios of artifacts: they are run once', async () => {
     const policies = ['jsq', 'round_robin']
     expect(await jobsOf('matched', { policies })).toEqual(await jobsOf('swapped', { policies }))
     expect(await jobsOf('matched', { policies })).toEqual(await jobsOf('scaled_out', { policies }))

@@ -6,7 +6,7 @@
 /**
  * Which trace the artifact is fitted on. own: the calibration trace of the traffic; foreign: of other
  * traffic; unseen: the own one without a domain; shuffled: the own one of a model whose experts have other
- * numbers; noise: prompts that tell nothing about decode.
+ * numbers; noise: requests that have nothing in common.
  */
 export const ARTIFACT_KINDS = ['own', 'foreign', 'unseen', 'shuffled', 'noise'] as const
 export type ArtifactKind = (typeof ARTIFACT_KINDS)[number]
@@ -50,7 +50,7 @@ export const SCENARIOS: readonly Scenario[] = [
     clustersPerWorker: 1.5,
   },
   { name: 'shuffled', about: 'expert numbers permuted per layer after the fit', artifact: 'shuffled' },
-  { name: 'noise', about: 'artifact of random signatures', artifact: 'noise' },
+  { name: 'noise', about: 'artifact of random experts', artifact: 'noise' },
   { name: 'slow', about: 'one decode worker 1.5 times slower', artifact: 'own', slowness: 1.5 },
 ]
 
