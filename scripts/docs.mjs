@@ -9,6 +9,7 @@ import { configPage, schemaText } from '../dist/gateway/config/schema/reference.
 import { apiPage, documentText } from '../dist/gateway/control/openapi/api-page.js'
 import { resultsData, resultsPage } from '../dist/paper/results-page.js'
 import { harmPage } from '../dist/report/harm-page.js'
+import { driftPage } from '../dist/report/drift-page.js'
 import { errorsPage } from '../dist/report/errors-page.js'
 import { gpuPage } from '../dist/served/gpu-page.js'
 import { readEvidence } from '../dist/served/read-evidence.js'
@@ -34,6 +35,7 @@ for (const [name, text] of [
   ...resultsData(whole, cut).map(([name, text]) => [`evidence/${name}`, text]),
   ['evidence/gpu.md', gpuPage(gpu)],
   ['evidence/harm.md', harmPage(await saved('harm.json'))],
+  ['evidence/drift.md', driftPage(await saved('drift.json'))],
   ...(gpuFigure === undefined ? [] : [[`pictures/${STEP_FIGURE}`, gpuFigure]]),
   [
     'guides/scale.md',

@@ -91,3 +91,8 @@ export function placementPath(artifact: string): string {
 export function evaluationPath(calibration: string): string {
   return `${calibration.replace(/(\.calibration)?\.safetensors$/, '')}.evaluation.safetensors`
 }
+
+/** The opposite; a name without evaluation gets it as a new part. */
+export function calibrationPath(evaluation: string): string {
+  return `${evaluation.replace(/(\.evaluation)?\.safetensors$/, '')}.calibration.safetensors`
+}

@@ -10,7 +10,7 @@ import { gpusOf, parseTopology } from '../sim/topology.ts'
 import { writeFileAtomic } from '../trace/write-atomic.ts'
 import { VERSION } from '../version.ts'
 import { checkOutputs } from './outputs.ts'
-import { GPU_HOUR, type SimulateFlags } from './simulate.ts'
+import { DEFAULTS, GPU_HOUR, type SimulateFlags } from './simulate.ts'
 import { benchLoadOf } from './simulate-load.ts'
 import { sourcesOf } from './simulate-sources.ts'
 import { studyOf } from './simulate-study.ts'
@@ -19,14 +19,15 @@ import { studyOf } from './simulate-study.ts'
 export async function simulateAction(flags: SimulateFlags): Promise<void> {
   const study: StudyData = { ...studyOf(flags), load: await benchLoadOf(flags) }
   await checkOutputs([flags.trace, flags.artifact, flags.workload, flags.profile], [flags.report])
+  const { seeds = DEFAULTS.seeds } = flags
   const [out, err] = [terminalOn(process.stdout), terminalOn(process.stderr)]
   const watch = stageProgress(err, flags.quiet === true || !err.live)
   const from = performance.now()
   const sources = flags.report === undefined ? undefined : await sourcesOf(study) // hashed before the runs
   const pool = openStudy(study)
   const points = await sweep({
-    cells: grid(flags.policies, flags.rates),
-    seeds: Array.from({ length: flags.seeds }, (_, at) => (flags.seed ?? 0) + at),
+    cells: grid(flags.policies ?? DEFAULTS.policies, flags.rates ?? DEFAULTS.rates),
+    seeds: Array.from({ length: seeds }, (_, at) => (flags.seed ?? 0) + at),
     pool,
     onProgress: (done, of) => watch.progress?.('runs', done, of),
   }).finally(pool.close)
@@ -35,7 +36,7 @@ export async function simulateAction(flags: SimulateFlags): Promise<void> {
   const simulated: Simulated = {
     points,
     study,
-    seeds: flags.seeds,
+    seeds,
     pricePerGpuHour: flags.gpuHour ?? GPU_HOUR,
   }
   if (sources !== undefined) await writeReport(flags.report!, simulated, sources)

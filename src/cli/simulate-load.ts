@@ -15,7 +15,7 @@ export async function benchLoadOf(flags: SimulateFlags): Promise<BenchLoad | und
   const { prompts, recordedPrompts, duration, warmupSeconds = 0, seed = 0 } = flags
   if (prompts === undefined) return undefined
   const recorded = await readPrompts(recordedPrompts!)
-  await withTrace(flags.trace, async ({ requests, path }) => {
+  await withTrace(flags.trace!, async ({ requests, path }) => {
     if (requests === recorded.length) return
     throw new EldrError('ELDR_USAGE', {
       found: `${recorded.length} prompts in ${recordedPrompts} for ${requests} requests in ${path}`,

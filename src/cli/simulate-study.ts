@@ -4,18 +4,18 @@ import type { StudyData } from '../sim/study.ts'
 import { parseTopology, type Topology } from '../sim/topology.ts'
 import { parseVariant } from '../sim/variant.ts'
 import { usageError } from './options.ts'
-import type { SimulateFlags } from './simulate.ts'
+import { DEFAULTS, type SimulateFlags } from './simulate.ts'
 
 export function studyOf(flags: SimulateFlags): StudyData {
   const topology = parseTopology(flags.topology)
-  checkPolicies(flags.policies)
+  checkPolicies(flags.policies ?? DEFAULTS.policies)
   checkCombination(flags, topology)
   const {
     trace,
     artifact,
-    profile,
+    profile = DEFAULTS.profile,
     requests,
-    rows,
+    rows = 'passes',
     placement,
     prefillPolicy,
     prefixCache,
@@ -23,6 +23,12 @@ export function studyOf(flags: SimulateFlags): StudyData {
     maxPrompt,
     maxOutput,
   } = flags
+  if (trace === undefined)
+    throw usageError(
+      'no --trace',
+      'an evaluation trace, or --drift',
+      'Pass --trace; --drift has traces of its own.',
+    )
   const { sloTtft: ttftMs, sloTpot: tpotMs } = flags
   return {
     trace,
@@ -79,6 +85,9 @@ function checkCombination(flags: SimulateFlags, { prefill, ranks }: Topology): v
       'Remove one: the workload file defines the arrival times.',
     )
   checkLoad(flags)
+  const driftFlag = firstSet({ '--calibration': flags.calibration, '--foreign': flags.foreign })
+  if (driftFlag !== undefined)
+    throw usageError(`${driftFlag} without --drift`, 'both', `Add --drift, or remove ${driftFlag}.`)
   const workloadFlag = firstSet({ '--max-prompt': flags.maxPrompt, '--max-output': flags.maxOutput })
   if (workloadFlag !== undefined && workload === undefined)
     throw usageError(
@@ -110,6 +119,6 @@ function checkLoad(flags: SimulateFlags): void {
 }
 
 /** The first flag that was given. */
-function firstSet(flags: Readonly<Record<string, unknown>>): string | undefined {
+export function firstSet(flags: Readonly<Record<string, unknown>>): string | undefined {
   return Object.keys(flags).find(name => flags[name] !== undefined)
 }

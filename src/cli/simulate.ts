@@ -1,25 +1,30 @@
 import type { Command } from 'commander'
 import { InvalidArgumentError, Option } from 'commander'
 import { POLICIES } from '../policy/decode-policy.ts'
+import { SCENARIOS } from '../sim/drift/scenario.ts'
 import { PREFILL_POLICIES, type PrefillPolicyName } from '../policy/prefill-policy.ts'
 import { nameList, positiveNumber, wholeNumber } from './options.ts'
 
 /** Flags whose default depends on other flags, or that exclude others, are undefined if not given. */
 export interface SimulateFlags {
-  readonly trace: string
+  /** Required without `drift`. */
+  readonly trace?: string
   readonly artifact?: string
+  readonly drift?: readonly string[]
+  readonly calibration?: string
+  readonly foreign?: string
   readonly topology: string
   readonly placement?: 'linear' | 'global' | 'cluster'
-  readonly policies: readonly string[]
+  readonly policies?: readonly string[]
   readonly prefillPolicy?: PrefillPolicyName
   readonly prefixCache?: number
-  readonly rates: readonly number[]
-  readonly seeds: number
+  readonly rates?: readonly number[]
+  readonly seeds?: number
   readonly seed?: number
   readonly requests: number
-  readonly profile: string
+  readonly profile?: string
   readonly arrivals?: 'poisson' | 'gamma' | 'on_off'
-  readonly rows: 'passes' | 'replacement'
+  readonly rows?: 'passes' | 'replacement'
   readonly workload?: string
   readonly maxPrompt?: number
   readonly maxOutput?: number
@@ -35,6 +40,20 @@ export interface SimulateFlags {
   readonly quiet?: true
 }
 
+/** Values of flags that are not given; those of --drift differ. */
+export const DEFAULTS = {
+  policies: ['jsq', 'eldr', 'union'],
+  rates: [60, 100, 150],
+  seeds: 3,
+  profile: 'h200-first',
+} as const
+export const DRIFT_DEFAULTS = {
+  // On lab16: batches of about 5, 17, 30 and 44 under jsq.
+  rates: [200, 400, 600, 800],
+  seeds: 10,
+  profile: 'h200-qwen3-30b-a3b',
+} as const
+
 /** Example price, in dollars or any other currency. */
 export const GPU_HOUR = 2.5
 
@@ -47,11 +66,21 @@ export function addSimulate(program: Command): void {
     .description(
       'Replays the recorded experts of an evaluation trace on a simulated cluster under several policies and rates. A cost profile gives the time of each decode step; requests arrive at the same times under all policies. An artifact whose number of clusters differs from the number of decode workers is refitted.',
     )
-    .requiredOption('--trace <file>', 'evaluation trace with decode_expert_ids')
+    .option('--trace <file>', 'evaluation trace with decode_expert_ids; required without --drift')
     .option(
       '--artifact <file>',
       'artifact of `eldr fit`; eldr, band and domain need it, union predicts better with it',
     )
+    .option(
+      '--drift <names>',
+      `simulate drift scenarios and compare every policy with jsq: all, some of ${SCENARIOS.map(({ name }) => name).join(', ')}, or a JSON file of your own; artifacts are fitted`,
+      nameList,
+    )
+    .option(
+      '--calibration <file>',
+      'with --drift and --trace: calibration trace of the same traffic (default: next to it, calibration for evaluation in its name)',
+    )
+    .option('--foreign <file>', 'with --drift and --trace: calibration trace of other traffic, for swapped')
     .option(
       '--topology <text>',
       'cluster topology, such as 8P16D, 16D (decode only), 2P8D×EP4, or 8D/4 (4 decode workers share the bandwidth of a GPU)',
@@ -65,9 +94,8 @@ export function addSimulate(program: Command): void {
     )
     .option(
       '--policies <list>',
-      `policies to simulate: ${POLICIES.join(', ')}; eldr@0.2 sets τ; union@true, union@own and union@all predict from the recorded future, the prompt alone, or all neighbours`,
+      `policies to simulate (default: ${DEFAULTS.policies.join(',')}; with --drift all): ${POLICIES.join(', ')}; eldr@0.2 sets τ; union@true, union@own and union@all predict from the recorded future, the prompt alone, or all neighbours`,
       nameList,
-      ['jsq', 'eldr', 'union'],
     )
     .addOption(
       new Option(
@@ -80,11 +108,22 @@ export function addSimulate(program: Command): void {
       'prefix cache of each prefill worker, in tokens (default: none)',
       wholeNumber(0, 2 ** 40),
     )
-    .option('--rates <list>', 'rates to simulate, in requests per second', rates, [60, 100, 150])
-    .option('--seeds <n>', 'runs per policy and rate, for the confidence interval', wholeNumber(1, 100), 3)
+    .option(
+      '--rates <list>',
+      `rates to simulate, in requests per second (default: ${DEFAULTS.rates.join(',')}; with --drift ${DRIFT_DEFAULTS.rates.join(',')})`,
+      rates,
+    )
+    .option(
+      '--seeds <n>',
+      `runs per policy and rate, for the confidence interval (default: ${DEFAULTS.seeds}; with --drift ${DRIFT_DEFAULTS.seeds})`,
+      wholeNumber(1, 100),
+    )
     .option('--seed <n>', 'first seed (default: 0)', wholeNumber(0, 2 ** 32 - 1))
     .option('--requests <n>', 'requests per run', wholeNumber(10, 10_000_000), 4000)
-    .option('--profile <name>', 'cost profile: a name under profiles/ or a path', 'h200-first')
+    .option(
+      '--profile <name>',
+      `cost profile: a name under profiles/ or a path (default: ${DEFAULTS.profile}; with --drift ${DRIFT_DEFAULTS.profile})`,
+    )
     .addOption(
       new Option('--arrivals <kind>', 'arrival process (default: poisson)').choices([
         'poisson',
@@ -93,9 +132,10 @@ export function addSimulate(program: Command): void {
       ]),
     )
     .addOption(
-      new Option('--rows <how>', 'how to draw recorded requests: in shuffled passes, or with replacement')
-        .choices(['passes', 'replacement'])
-        .default('passes'),
+      new Option(
+        '--rows <how>',
+        'how to draw recorded requests: in shuffled passes, or with replacement (default: passes)',
+      ).choices(['passes', 'replacement']),
     )
     .option(
       '--workload <file>',
@@ -121,7 +161,11 @@ export function addSimulate(program: Command): void {
     .option('--report <file.html>', 'also write an HTML page with figures')
     .option('--json', 'print the results as JSON')
     .option('-q, --quiet', 'print no progress')
-    .action(async (flags: SimulateFlags) => (await import('./simulate-action.ts')).simulateAction(flags))
+    .action(async (flags: SimulateFlags) =>
+      flags.drift === undefined
+        ? (await import('./simulate-action.ts')).simulateAction(flags)
+        : (await import('./simulate-drift.ts')).driftAction(flags),
+    )
 }
 
 export function rates(text: string): number[] {

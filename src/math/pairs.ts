@@ -38,7 +38,7 @@ export function drawPairs(rows: number, count: number, random: Random): Pairs {
 }
 
 /** 0 … n − 1 in random order (Fisher and Yates). */
-function shuffled(n: number, random: Random): Uint32Array {
+export function shuffled(n: number, random: Random): Uint32Array {
   const list = Uint32Array.from({ length: n }, (_, at) => at)
   for (let left = n; left > 1; left--) {
     const at = random.below(left)

@@ -189,3 +189,28 @@ describe('a decode worker', () => {
     expect(preemptionsIn([20, 50], crowd, { maxBatch: 64, kvTokens: 200, allToAllUs: 0 })).toBeGreaterThan(5)
   })
 })
+
+describe('a slow decode worker', () => {
+  it.each(profiles.map(profile => ({ name: profile.name, profile })))(
+    'takes 1.5 times as long for the same step on $name, host and device alike',
+    ({ profile: bare }) => {
+      const host = { baseUs: 100, perRequestUs: 5, overlaps: false }
+      const profile = { ...bare, decode: { ...bare.decode, host } }
+      const parts = (slowness?: number) => {
+        const pool = new RequestPool()
+        const weights = layerWeights(profile.shape.layers, layers)
+        const limits = { maxBatch: 4, kvTokens: 1000, allToAllUs: 0 }
+        const worker = new DecodeWorker({ replay, pool, profile, limits, weights, slowness })
+        const slot = pool.take()
+        pool.promptTokens[slot] = 10
+        pool.decodeTokens[slot] = 3
+        worker.enqueue(slot)
+        worker.startStep(0)
+        return [worker.hostUs, worker.deviceUs, worker.stepUs]
+      }
+      const usual = parts()
+      expect(usual[0]).toBe(105)
+      parts(1.5).forEach((us, part) => expect(us).toBeCloseTo(1.5 * usual[part]!, 6))
+    },
+  )
+})

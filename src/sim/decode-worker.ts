@@ -31,6 +31,8 @@ export interface DecodeWorkerOptions {
   readonly masks?: Int32Array
   /** Draws the noise of the steps; required if the profile has noise. */
   readonly noise?: Random
+  /** Steps take this many times as long as the profile says (default: 1). */
+  readonly slowness?: number
 }
 
 export class DecodeWorker {
@@ -59,6 +61,7 @@ export class DecodeWorker {
   readonly #weights: Float64Array
   readonly #masks: Int32Array | undefined
   readonly #noise: Random | undefined
+  readonly #slowness: number
   readonly #waiting = new SlotQueue()
   /** Context of all requests in the batch before the step. */
   #contextTokens = 0
@@ -76,7 +79,7 @@ export class DecodeWorker {
   readonly #left: Int32Array
   readonly #union: Int32Array
 
-  constructor({ replay, pool, profile, limits, weights, masks, noise }: DecodeWorkerOptions) {
+  constructor({ replay, pool, profile, limits, weights, masks, noise, slowness = 1 }: DecodeWorkerOptions) {
     this.#replay = replay
     this.#pool = pool
     this.#profile = profile
@@ -84,6 +87,7 @@ export class DecodeWorker {
     this.#weights = weights
     this.#masks = masks
     this.#noise = noise
+    this.#slowness = slowness
     this.#windows = profile.decode.windows && new WindowSums(profile.decode.windows)
     this.slots = new Int32Array(limits.maxBatch)
     this.#at = new Int32Array(limits.maxBatch)
@@ -140,7 +144,7 @@ export class DecodeWorker {
     const recomputeUs = this.#profile.prefill.perTokenUs * recomputed
     // Each request also attends to its own new token.
     const attended = this.#contextTokens + this.batch
-    const factor = this.#noiseFactor()
+    const factor = this.#slowness * this.#noiseFactor()
     this.hostUs = factor * hostUs(this.#profile, this.batch)
     this.deviceUs =
       factor *

@@ -53,6 +53,8 @@ export interface SimulationInput {
   /** Of experts on the ranks of expert-parallel decode workers (default: linear). */
   readonly placement?: PlacementSpec
   readonly slo?: Slo
+  /** A decode worker on slower hardware (default: all are as fast as the profile says). */
+  readonly slowDecoder?: SlowDecoder
   /** Called when any decode step begins, measured or not; for timing real steps on a GPU. */
   readonly onStep?: (worker: DecodeWorker, decoder: number, nowUs: number) => void
 }
@@ -61,6 +63,12 @@ export interface SimulationRun {
   readonly result: SimulationResult
   /** To merge with those of other seeds. */
   readonly histograms: Histograms
+}
+
+export interface SlowDecoder {
+  readonly decoder: number
+  /** Its steps take this many times as long. */
+  readonly factor: number
 }
 
 export interface MeasuredPart {
@@ -133,6 +141,7 @@ export function simulate(input: SimulationInput): SimulationRun {
         weights,
         masks: masksOf(worker),
         noise: random.fork(6).fork(worker),
+        slowness: input.slowDecoder?.decoder === worker ? input.slowDecoder.factor : 1,
       }),
   )
   const sharedSteps =

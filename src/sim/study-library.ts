@@ -31,6 +31,9 @@ export interface Evaluation {
   readonly replay: Replay
   readonly shape: { readonly layers: number; readonly experts: number; readonly topK: number }
   readonly artifact?: Artifact
+  readonly domains: readonly string[]
+  /** [rows of the replay] index into `domains`; absent if the trace has none. */
+  readonly domainOf?: Uint8Array
   /** What a hand-off would say about a request of the trace; the same object each time. */
   readonly featuresOf: (request: number) => Omit<RoutableRequest, 'id'>
   /** Caches its predictions, since a trace's requests repeat. */
@@ -120,6 +123,7 @@ async function evaluationOf(
   const { layers, experts, topK } = trace
   const shape = { layers, experts, topK }
   const features = await readFeatures(trace, artifact)
+  const domain = await trace.domain()
   const predictors = new Map<Foresight | undefined, Predictor>()
   function create(foresight: Foresight | undefined): Predictor {
     if (foresight === 'true') return truePatterns(replay, features)
@@ -132,6 +136,8 @@ async function evaluationOf(
     replay,
     shape,
     artifact,
+    domains: trace.domains,
+    domainOf: domain && Uint8Array.from(replay.requestOf, request => domain[request]!),
     featuresOf: request => features[request]!,
     predictor(foresight) {
       if (!predictors.has(foresight)) predictors.set(foresight, create(foresight))

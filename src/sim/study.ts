@@ -17,12 +17,17 @@ import type { ArrivalSpec } from './arrivals.ts'
 import { type BenchLoad, benchRun } from './bench-load.ts'
 import { type CellsData, cellsOf, clustersOf } from './cell-study.ts'
 import type { Slo } from './metrics.ts'
+import type { MixSpec } from './mix-draw.ts'
 import type { RecordedFile } from './recorded-workload.ts'
-import type { Replay } from './replay.ts'
 import type { Replicas } from './replicas.ts'
 import type { SimulationResult } from './result.ts'
-import { simulate, type SimulationInput } from './simulate.ts'
-import { createStudyLibrary, type PlacementKind, type StudyLibrary } from './study-library.ts'
+import { type MeasuredPart, simulate, type SimulationInput, type SlowDecoder } from './simulate.ts'
+import {
+  createStudyLibrary,
+  type Evaluation,
+  type PlacementKind,
+  type StudyLibrary,
+} from './study-library.ts'
 import type { SweepJob } from './sweep.ts'
 import { parseTopology } from './topology.ts'
 import { parseVariant } from './variant.ts'
@@ -31,6 +36,11 @@ import type { WorkloadSpec } from './workload.ts'
 export interface StudyData {
   readonly trace: string
   readonly artifact?: string
+  /**
+   * Clusters that the artifact is used with (default: one per decode worker). With another number some
+   * workers have no centroid, or some centroids no worker, as before a refit.
+   */
+  readonly clusters?: number
   /** Name of a shipped profile, or a path. */
   readonly profile: string
   readonly topology: string
@@ -40,6 +50,10 @@ export interface StudyData {
   readonly rows: 'passes' | 'replacement'
   /** Rows to replay, in order, instead of a draw: to reproduce another run. */
   readonly rowList?: Int32Array
+  /** A mix of domains that changes over time, instead of `rows`. */
+  readonly mix?: MixSpec
+  /** Which requests are measured (default: all but a warm-up and a cool-down). */
+  readonly measured?: MeasuredPart
   /** Recorded arrivals with their lengths and shared prefixes, stretched to the rate. */
   readonly workload?: RecordedFile
   /** The requests of a run of `eldr bench`, instead of `requests`, `rows` and `workload`. */
@@ -55,6 +69,7 @@ export interface StudyData {
   readonly gateways?: GatewaysData
   /** Decode workers in cells (default: one cell). */
   readonly cells?: CellsData
+  readonly slowDecoder?: SlowDecoder
 }
 
 /** As in `Replicas`. */
@@ -91,11 +106,12 @@ async function run(
 ): Promise<SimulationResult> {
   const topology = parseTopology(data.topology)
   const profile = await library.profile(data.profile)
-  const { replay, featuresOf, shape, artifact, predictor } = await library.evaluation(
+  const evaluation = await library.evaluation(
     data.trace,
     data.artifact,
-    clustersOf(data.cells, topology.decode),
+    data.clusters ?? clustersOf(data.cells, topology.decode),
   )
+  const { replay, featuresOf, shape, artifact, predictor } = evaluation
   const { policy, tau, foresight } = parseVariant(variant)!
   const fitted = async (workers: number) =>
     (await library.evaluation(data.trace, data.artifact, workers)).artifact
@@ -122,7 +138,7 @@ async function run(
   const kind = topology.ranks > 1 ? (data.placement ?? 'linear') : 'linear'
   const placement = kind === 'linear' ? undefined : await library.placement(data, kind, topology)
   return simulate({
-    ...(await requestsOf(library, data, replay, rate, seed)),
+    ...(await requestsOf(library, data, evaluation, rate, seed)),
     seed,
     replay,
     profile,
@@ -133,6 +149,7 @@ async function run(
     limits: { prefixCacheTokens: data.prefixCacheTokens ?? 0 },
     placement,
     slo: data.slo,
+    slowDecoder: data.slowDecoder,
     onStep,
   }).result
 }
@@ -156,13 +173,21 @@ function gatewaysOf(
 async function requestsOf(
   library: StudyLibrary,
   data: StudyData,
-  replay: Replay,
+  evaluation: Evaluation,
   rate: number,
   seed: number,
 ): Promise<Pick<SimulationInput, 'workload' | 'requests' | 'measured'>> {
-  if (data.load !== undefined) return benchRun(data.load, arrivalsAt(data.arrivals, rate), replay, seed)
-  const workload = await workloadOf(library, data, rate)
-  return { workload, requests: Math.min(data.requests, workload.lengths?.timesUs.length ?? Infinity) }
+  if (data.load !== undefined)
+    return benchRun(data.load, arrivalsAt(data.arrivals, rate), evaluation.replay, seed)
+  const { mix: spec, measured } = data
+  const { domains, domainOf } = evaluation
+  if (spec !== undefined && domainOf === undefined) throw new RangeError('a mix of a trace without domains')
+  const workload = {
+    ...(await workloadOf(library, data, rate)),
+    mix: spec && { spec, domains, domainOf: domainOf! },
+  }
+  const requests = Math.min(data.requests, workload.lengths?.timesUs.length ?? Infinity)
+  return { workload, requests, measured }
 }
 
 async function workloadOf(library: StudyLibrary, data: StudyData, perSecond: number): Promise<WorkloadSpec> {

@@ -4,6 +4,7 @@
  */
 import type { Random } from '../math/random.ts'
 import { type ArrivalSpec, createArrivals } from './arrivals.ts'
+import { createMixDraw, type Mix, type TimedRowDraw } from './mix-draw.ts'
 import type { RecordedWorkload } from './recorded-workload.ts'
 import type { Replay } from './replay.ts'
 import type { RequestPool } from './requests.ts'
@@ -13,6 +14,8 @@ export interface WorkloadSpec {
   readonly arrivals: ArrivalSpec
   /** How recorded requests are drawn (default: in shuffled passes). */
   readonly rows?: DrawMode
+  /** A mix of domains that changes over time, instead of `rows`. */
+  readonly mix?: Mix
   /**
    * Prompt and output lengths, and shared prefixes, of a recorded workload, request by request, instead of
    * the trace's own. Without it a request has its row's lengths and its row's prompt: it shares text only
@@ -24,7 +27,7 @@ export interface WorkloadSpec {
 export interface Workload {
   /** Time of the next arrival; Infinity if there is none. Call once per request. */
   nextArrivalUs(): number
-  /** Fills a slot with the request that arrives now. */
+  /** Fills a slot with the request of the last arrival. */
   assign(pool: RequestPool, slot: number): void
   release(row: number): void
 }
@@ -38,9 +41,13 @@ export function createWorkload(
 ): Workload {
   const { lengths } = spec
   const arrivals = createArrivals(spec.arrivals, random.fork(1))
-  const rows = createRowDraw(spec.rows ?? 'passes', replay.rows, random.fork(2))
+  const rows: TimedRowDraw =
+    spec.mix === undefined
+      ? createRowDraw(spec.rows ?? 'passes', replay.rows, random.fork(2))
+      : createMixDraw(spec.mix, random.fork(2))
   const rowBlocks: (Float64Array | undefined)[] = []
   let index = 0
+  let arrivalUs = 0
 
   /** Ids of a row's blocks; made when it is first drawn. 2^20 blocks are more than any prompt has. */
   function blocksOfRow(row: number): ArrayLike<number> {
@@ -56,9 +63,9 @@ export function createWorkload(
 
   return {
     nextArrivalUs: () =>
-      lengths !== undefined && index >= lengths.promptTokens.length ? Infinity : arrivals(),
+      lengths !== undefined && index >= lengths.promptTokens.length ? Infinity : (arrivalUs = arrivals()),
     assign(pool, slot) {
-      const row = rows.take()
+      const row = rows.take(arrivalUs)
       pool.index[slot] = index
       pool.row[slot] = row
       pool.promptTokens[slot] = lengths?.promptTokens[index] ?? replay.promptTokens[row]!
