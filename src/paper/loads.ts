@@ -19,8 +19,8 @@ export const BATCHES = [10, 20, 35, 45] as const
 export const FEW_BATCHES = [20, 35] as const
 export const TOPOLOGY = '8P16D'
 export const EP_TOPOLOGY = '2P8D×EP4'
-/** A whole step is measured; in the default profile only the MoE part is, the rest is assumed. */
-export const MEASURED_PROFILE = 'h200-qwen3-30b-a3b'
+/** Fitted to the steps of a served engine; in the default profile only the MoE part is measured. */
+export const MEASURED_PROFILE = 'h200-served-qwen3-30b-a3b'
 
 /**
  * A setting overrides the study's defaults: 8P16D, Poisson arrivals, no trace row in flight twice, the chosen

@@ -60,7 +60,7 @@ function about(whole: ExhibitReport, cut: ExhibitReport): string[] {
   const standard = exhibits.flatMap(({ source }) => simulatedSource(source) ?? []).find(isStandard)!
   return [
     `The numbers below are from the *whole traces*, which are too large to ship. \`eldr reproduce\` makes the same report from a shipped *cut* of them (each of ${cutSize}), on any machine in a few minutes. This page shows the cut only where its verdict differs. Each exhibit links a CSV file with the data of all its tables, or of its charts if it has no table, for both whole traces and cut. The HTML report of \`eldr reproduce\` (\`eldr-out/results.html\`) has every table and chart.`,
-    `Simulated exhibits, unless they say otherwise: ${standard.arrivals} arrivals, ${standard.rows}, ${standard.runs}; artifact count-idf with 16 clusters, fitted on the calibration trace of a mix and run on its evaluation trace. In the default profile \`h200-first\` the MoE part of a step is measured and the rest assumed. [Fig. 11 and 12 with a measured step](#measured-profile) repeats the main results with a profile whose whole step is measured.`,
+    `Simulated exhibits, unless they say otherwise: ${standard.arrivals} arrivals, ${standard.rows}, ${standard.runs}; artifact count-idf with 16 clusters, fitted on the calibration trace of a mix and run on its evaluation trace. In the default profile \`h200-first\` the MoE part of a step is measured and the rest assumed. [Fig. 11 and 12 with a measured step](#measured-profile) repeats the main results with \`h200-served-qwen3-30b-a3b\`, fitted to the steps of a served engine (GPU-served).`,
     '## Verdicts',
     summary(exhibits),
   ]

@@ -47,6 +47,19 @@ function handoffs(variant: number): { counted: HandoffExperts; listed: HandoffEx
   }
 }
 
+describe('a decision', () => {
+  it('has the cosines to all centroids under every policy that reads counts', () => {
+    const candidates = [0, 1, 2].map(worker => ({ worker, inflight: 0 }))
+    const [eldr, union, shortest] = (['eldr', 'union', 'jsq'] as const).map(policy => {
+      const table = tableOf({ artifact, policy })
+      return table.policy.pick(table.read('a', handoffs(1).counted).routable, candidates, ctx)
+    })
+    expect(union!.similarities).toEqual(eldr!.similarities)
+    expect([...union!.similarities!].map(Number.isNaN)).toEqual([false, false, true])
+    expect(shortest!.similarities).toBeUndefined()
+  })
+})
+
 describe('a hand-off', () => {
   it('gives the same reading from the plugin’s counts and from the engine’s routed experts', () => {
     const table = tableOf({ artifact })

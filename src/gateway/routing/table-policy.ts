@@ -13,6 +13,7 @@ import {
   type RoutableRequest,
 } from '../../policy/decode-policy.ts'
 import type { Predictor } from '../../policy/predictor.ts'
+import { rowMatrixOf } from '../../math/row-matrix.ts'
 import { dimensionsOf } from '../../signature/signature.ts'
 import { centroidsByWorker, type ClusterAssignment } from './cluster-assignment.ts'
 
@@ -54,7 +55,14 @@ export function tablePolicy(options: TablePolicyOptions): DecodePolicy {
   if (artifact === undefined) return createDecodePolicy(policy, options)!
   const predictor = needs.includes('counts') ? cachedPredictor(artifact) : undefined
   const create = (view: Artifact) => createDecodePolicy(policy, { ...options, predictor, artifact: view })!
-  if (!needs.includes('signature')) return create(artifact)
+  if (!needs.includes('signature')) {
+    const created = create(artifact)
+    if (!needs.includes('counts')) return created
+    return comparing(
+      created,
+      viewsOf(artifact).map(view => orderedByWorker(view, assignment)),
+    )
+  }
   const [first, second] = viewsOf(artifact).map(view => create(orderedByWorker(view, assignment)))
   if (second === undefined) return first!
   const own = (request: RoutableRequest) => (withFallback.has(request) ? second : first!)
@@ -68,6 +76,27 @@ export function tablePolicy(options: TablePolicyOptions): DecodePolicy {
     },
     released(request, worker) {
       for (const each of told(request)) each.released?.(request, worker)
+    },
+  }
+}
+
+/**
+ * Adds the cosines to the workers' centroids, which the policy itself does not use: operators watch how well
+ * traffic fits the artifact whatever the policy.
+ */
+function comparing(policy: DecodePolicy, views: readonly Artifact[]): DecodePolicy {
+  const matrices = views.map(({ primary }) => rowMatrixOf(primary.centroids, dimensionsOf(primary.model)))
+  return {
+    ...policy,
+    pick(request, candidates, ctx) {
+      const decision = policy.pick(request, candidates, ctx)
+      const matrix = matrices[usesFallback(request) ? 1 : 0]
+      const { signature } = request
+      if (signature === undefined || matrix?.width !== signature.length) return decision
+      const cosines = new Float32Array(matrix.rows)
+      matrix.similarities(signature, cosines)
+      const similarities = Float32Array.from(candidates, ({ worker }) => cosines[worker] ?? NaN)
+      return { ...decision, similarities }
     },
   }
 }
