@@ -34,7 +34,7 @@ for (const [name, text] of [
   ['evidence/results.md', resultsPage(whole, cut)],
   ...resultsData(whole, cut).map(([name, text]) => [`evidence/${name}`, text]),
   ['evidence/gpu.md', gpuPage(gpu)],
-  ['evidence/harm.md', harmPage(await saved('harm.json'))],
+  ['evidence/harm.md', harmPage(await saved('harm.json'), await saved('harm-live.json'))],
   ['evidence/drift.md', driftPage(await saved('drift.json'))],
   ...(gpuFigure === undefined ? [] : [[`pictures/${STEP_FIGURE}`, gpuFigure]]),
   [

@@ -1,16 +1,17 @@
 /** docs/evidence/harm.md: the page, and the bound that it shows. */
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
-import { type HarmFigures, harmPage, type HarmRow } from '../src/report/harm-page.ts'
+import { type HarmFigures, harmPage, type HarmRow, type LiveHarm } from '../src/report/harm-page.ts'
 
 const docs = (name: string) => readFileSync(new URL(`../docs/evidence/${name}`, import.meta.url), 'utf8')
 const figures = JSON.parse(docs('results/harm.json')) as HarmFigures
+const live = JSON.parse(docs('results/harm-live.json')) as LiveHarm
 const single = figures.rows.filter(({ gateways }) => gateways === undefined)
 const mean = (rows: readonly HarmRow[]) => rows.reduce((sum, { p50 }) => sum + p50.mean, 0) / rows.length
 
 describe('docs/evidence/harm.md', () => {
   it('is generated from the saved results: run `npm run build && npm run docs` if not', () => {
-    expect(docs('harm.md')).toBe(harmPage(figures))
+    expect(docs('harm.md')).toBe(harmPage(figures, live))
   })
 
   it('covers both mixes, three loads and all artifacts, with ten seeds', () => {
@@ -26,12 +27,23 @@ describe('docs/evidence/harm.md', () => {
   it('shows that eldr and union keep the bound in every cell, and band does not', () => {
     const above = figures.rows.filter(({ p50, p99 }) => p50.mean > 0.01 || p99.mean > 0.03)
     expect(new Set(above.map(({ policy }) => policy))).toEqual(new Set(['band']))
-    expect(harmPage(figures)).toContain('**+')
+    expect(harmPage(figures, live)).toContain('**+')
   })
 
   it('shows that eldr keeps the gain of band with a matching artifact', () => {
     const matched = single.filter(({ artifact }) => artifact === 'matched')
     const of = (name: string) => mean(matched.filter(({ policy }) => policy === name))
     expect(of('eldr')).toBeLessThan(0.95 * of('band'))
+  })
+
+  it('shows that a swapped artifact costs no more than the bound on the embedded cluster, except under band', () => {
+    const tpotOf = (name: string) => live.cells.find(({ policy }) => policy === name)!.live.tpotMs
+    const [base, band] = [tpotOf('jsq'), tpotOf('band')]
+    for (const { p50, p99 } of [tpotOf('eldr'), tpotOf('union')]) {
+      expect(p50).toBeLessThan(1.01 * base.p50)
+      expect(p99).toBeLessThan(1.03 * base.p99)
+    }
+    expect(band.p50).toBeGreaterThan(1.3 * base.p50)
+    expect(live.cells.every(({ live: { requests } }) => requests.failed === 0)).toBe(true)
   })
 })

@@ -1,4 +1,7 @@
-/** docs/evidence/harm.md, from docs/evidence/results/harm.json, which `bench/harm.mjs` writes. */
+/**
+ * docs/evidence/harm.md, from docs/evidence/results/harm.json, which `bench/harm.mjs` writes, and
+ * harm-live.json, from `eldr bench --sweep`.
+ */
 import type { Interval } from '../sim/confidence.ts'
 import { markdownTable } from './markdown-table.ts'
 import { fixed, whole } from './numbers.ts'
@@ -25,6 +28,26 @@ export interface HarmRow {
   readonly gateways?: { readonly count: number; readonly viewAgeMs: number | null }
 }
 
+/** A sweep on the embedded cluster with the artifact of other traffic. */
+export interface LiveHarm {
+  readonly at: string
+  readonly settings: { readonly topology: string; readonly profile: string }
+  readonly cells: readonly {
+    readonly policy: string
+    readonly rate: number
+    readonly live: {
+      readonly requests: { readonly counted: number; readonly failed: number }
+      readonly tpotMs: Tpot
+    }
+    readonly simulated: { readonly tpotMs: Tpot }
+  }[]
+}
+
+interface Tpot {
+  readonly p50: number
+  readonly p99: number
+}
+
 /** The bound: mean over seeds, in every cell. */
 const MOST = { p50: 0.01, p99: 0.03 }
 
@@ -36,7 +59,7 @@ const ARTIFACTS: Readonly<Record<string, string>> = {
   random: 'random centroids, signatures and decode patterns',
 }
 
-export function harmPage(figures: HarmFigures): string {
+export function harmPage(figures: HarmFigures, live: LiveHarm): string {
   const { rows, seeds, requests, profile, topology, arrivals } = figures
   const single = rows.filter(({ gateways }) => gateways === undefined)
   const several = rows.filter(({ gateways }) => gateways !== undefined)
@@ -73,7 +96,38 @@ ${cellTable(several, policies)}
 \`\`\`sh
 node bench/harm.mjs --out docs/evidence/results/harm.json && npm run docs
 \`\`\`
+
+${liveSection(live)}
 `
+}
+
+function liveSection({ at, settings, cells }: LiveHarm): string {
+  const [base] = cells
+  const change = (of: Tpot, from: Tpot) => pair({ p50: of.p50 / from.p50 - 1, p99: of.p99 / from.p99 - 1 })
+  const failed = cells.reduce((sum, { live }) => sum + live.requests.failed, 0)
+  return `## Live: a swapped artifact
+
+Replayed on the embedded cluster (real gateway and workers, step times from a profile): ${settings.topology}, profile \`${settings.profile}\`, task traffic with the artifact of the language mix, ${whole(base!.rate)} requests per second, one run of ${whole(base!.live.requests.counted)} counted requests per policy on two cores, ${at.slice(0, 10)}; ${whole(failed)} failed. Change of TPOT p50 / p99 against \`${base!.policy}\` in percent:
+
+${markdownTable(
+  ['policy', 'TPOT p50 ms', 'TPOT p99 ms', 'change', 'simulated'],
+  1,
+  cells.map(({ policy, live, simulated }) => [
+    `\`${policy}\``,
+    fixed(live.tpotMs.p50, 2),
+    fixed(live.tpotMs.p99, 2),
+    ...(policy === base!.policy
+      ? ['·', '·']
+      : [change(live.tpotMs, base!.live.tpotMs), change(simulated.tpotMs, base!.simulated.tpotMs)]),
+  ]),
+)}
+
+<!-- not run: it measures for minutes -->
+\`\`\`sh
+npx eldr fit data/lab16-lang.calibration.safetensors -k 4 -o lang.artifact.safetensors
+npx eldr bench --sweep --trace data/lab16-task.evaluation.safetensors --artifact lang.artifact.safetensors \\
+  --policies jsq,band,eldr,union --rates 50 --requests 1200 --topology 2P4D --profile h200-qwen3-30b-a3b
+\`\`\``
 }
 
 function summaryTable(rows: readonly HarmRow[], policies: readonly string[]): string {
