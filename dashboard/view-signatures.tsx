@@ -88,7 +88,7 @@ function Health({ health, isCompared, policy }: { health: FitHealth; isCompared:
       {compared === 0 ? (
         <Empty>
           {isCompared
-            ? `The policy ${policy} does not compare requests with centroids. Under eldr this shows the best cosines of live and calibration requests.`
+            ? `No live request has been compared with the centroids yet. The policies union, eldr and band do that; the present one is ${policy}.`
             : 'No comparison without an artifact.'}
         </Empty>
       ) : (

@@ -92,7 +92,10 @@ class HandOffs:
                 continue
             if rid in cached.resumed_req_ids:
                 self._begins(rid, computed, blocks)
-            elif (followed := self._followed.get(rid)) is not None:
+                continue
+            found, held = self._held.get(rid, (0, 0))
+            self._held[rid] = found, held + len(blocks[self.group])
+            if (followed := self._followed.get(rid)) is not None:
                 followed.blocks.extend(blocks[self.group])
         if self._new:  # of requests that load KV before they begin, or that loaded some
             meta.unknown = [block for blocks in self._new.values() for block in blocks]

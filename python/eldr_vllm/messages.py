@@ -17,9 +17,9 @@ class StepMeta:
     tokens: int = 0
     # Requests in the step if it is a decode step (one token per request, and drafts), otherwise 0.
     decode_batch: int = 0
-    # Copies of blocks as (from, to), and new blocks whose KV may come from elsewhere.
-    copies: list[tuple[int, int]] = field(default_factory=list)
+    # New blocks whose KV may come from elsewhere; after them, copies of blocks as (from, to).
     unknown: list[int] = field(default_factory=list)
+    copies: list[tuple[int, int]] = field(default_factory=list)
     # Prompts whose last token is computed in this step.
     ends: dict[str, End] = field(default_factory=dict)
     # Generated tokens of calibration requests that are computed in this step, by request: (position, slot).

@@ -30,10 +30,10 @@ class Worker:
         if not (meta.unknown or meta.copies) or capture is None or capture.store is None or capture.off is not None:
             return
         try:
-            if meta.copies:
-                capture.store.copy(meta.copies)
             if meta.unknown:
                 capture.store.forget(meta.unknown)
+            if meta.copies:  # after it: the target of a copy is a new block
+                capture.store.copy(meta.copies)
         except Exception as error:
             capture.fail("preparing a step", error)
 

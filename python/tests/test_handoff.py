@@ -159,6 +159,29 @@ def test_blocks_that_are_loaded_are_unknown_as_soon_as_they_are_allocated(params
     assert hand_offs.step(output({"r": 2}, {"r": [7, 8, 9, 2]}, computed=12)).unknown == [2]
 
 
+def test_blocks_of_a_running_request_are_not_new_when_it_is_admitted_again() -> None:
+    hand_offs, r = made(), request()
+    hand_offs.found_locally("r", 0)
+    hand_offs.admitted(r, [7])
+    hand_offs.step(output({"r": 4}, {"r": [7]}))
+    hand_offs.step(output({"r": 4}, cached={"r": [8]}, computed=4))
+    hand_offs.admitted(r, [7, 8, 9])
+    assert hand_offs._new == {"r": [9]}
+
+
+def test_the_copy_of_a_block_that_a_prefix_hit_ends_in_is_made_after_it_is_forgotten() -> None:
+    """vLLM reports hits in whole blocks, and computes from within one."""
+    hand_offs, r = made(), request(prompt=8)
+    hand_offs.found_locally("r", 0)
+    hand_offs.admitted(r, [7, 8])
+    out = output({"r": 5}, {"r": [7, 8]}, computed=3)
+    out.kv_cache_block_copies = [SimpleNamespace(src_block_id=5, dst_block_id=7)]
+    meta = hand_offs.step(out)
+    assert (meta.unknown, meta.copies) == ([7, 8], [(5, 7)])
+    fields = list(StepMeta.__dataclass_fields__)
+    assert fields.index("unknown") < fields.index("copies")
+
+
 @pytest.mark.parametrize("resumed", [False, True])
 def test_blocks_that_are_loaded_in_the_step_are_unknown_before_it(resumed: bool) -> None:
     hand_offs, r = made(), request()

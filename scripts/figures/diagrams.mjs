@@ -179,7 +179,7 @@ function blocks() {
     box([110, 148, 404, 34], ['sum of the rows: the counts of the whole prompt']),
   ]
   return framed({
-    title: 'Experts are stored per KV block',
+    title: 'Experts are stored with the KV blocks',
     description:
       'Every KV block has a row with the experts of its tokens. The sum over the blocks of a prompt is exact, whichever request computed them.',
     width: 540,

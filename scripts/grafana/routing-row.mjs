@@ -38,7 +38,7 @@ export const routing = {
     stat(
       'Match hits',
       'percentunit',
-      'Share of eldr and band decisions with a signature that chose the best-matching worker.',
+      'Share of eldr and band decisions with a signature that chose the best-matching worker. Empty under union.',
       `sum(${rate(of('eldr_decisions_total', 'reason=~"band_hit|match_hit"'))}) / sum(${rate(of('eldr_decisions_total', 'reason=~"band_hit|band_spill|match_hit|match_spill"'))})`,
       { decimals: 1 },
     ),
@@ -85,7 +85,7 @@ export const routing = {
     graph(
       'Band size',
       'none',
-      'Workers in the locality band of band. The wider, the more load decides.',
+      'Workers in the locality band, policy band only. The wider, the more load decides.',
       quantiles('eldr_band_size'),
     ),
     graph(

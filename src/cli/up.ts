@@ -1,5 +1,5 @@
 import { type Command, Option } from 'commander'
-import { POLICIES } from '../policy/decode-policy.ts'
+import { DEFAULT_POLICY, POLICIES } from '../policy/decode-policy.ts'
 import { positiveNumber, wholeNumber } from './options.ts'
 
 /** Flags shared by `eldr up` and `eldr demo`. */
@@ -43,10 +43,7 @@ export function addUp(program: Command): void {
         .default('profile'),
     )
     .addOption(
-      new Option(
-        '--policy <name>',
-        'initial decode policy (default: eldr, or union without an artifact)',
-      ).choices(POLICIES),
+      new Option('--policy <name>', `initial decode policy (default: ${DEFAULT_POLICY})`).choices(POLICIES),
     )
     .option(
       '--load [rate]',

@@ -169,7 +169,7 @@ export interface Decision {
   readonly band?: number
 }
 
-/** The default decode policy: the lowest tail, with an artifact or without (docs/evidence/harm.md). */
+/** The default decode policy: it has the lowest tail and needs no artifact (docs/evidence/harm.md). */
 export const DEFAULT_POLICY: PolicyName = UNION.name
 
 export function policyNamed(name: string): PolicyDescriptor | undefined {

@@ -8,10 +8,10 @@ import type { Candidate } from './decode-policy.ts'
 const TOKEN_SLACK = 1.25
 
 /**
- * Load of each candidate in requests: its requests in flight, or more if its share of the KV tokens is much
- * larger than its share of the requests. Bringing long requests together would otherwise fill the KV cache of
- * a worker whose number of requests looks normal: requests wait there, or are preempted. Only requests count
- * if tokens are unknown.
+ * Load of each candidate in requests: its requests in flight, or more if its share of the prompt tokens is
+ * much larger than its share of the requests. Bringing long requests together would otherwise fill the KV
+ * cache of a worker whose number of requests looks normal: requests wait there, or are preempted. Only
+ * requests count if tokens are unknown.
  */
 export function loadsOf(candidates: readonly Candidate[]): Float64Array {
   let [requests, tokens] = [0, 0]

@@ -68,7 +68,7 @@ export function harmPage(figures: HarmFigures, live: LiveHarm): string {
 
 Routing by experts must not cost more than balancing load, whatever the artifact. The bound for \`eldr\` and \`union\`: TPOT at most ${whole(100 * MOST.p50)} % above \`jsq\` at the median and ${whole(100 * MOST.p99)} % at p99, as a mean over seeds, in every cell below. \`band\` is the paper’s rule, without a bound.
 
-Simulated: ${topology}, profile \`${profile}\`, the shipped evaluation traces of lab16, ${arrivals} arrivals, ${whole(requests)} requests per run, ${whole(seeds)} seeds. Changes of TPOT p50 / p99 against \`jsq\` in percent, paired by seed, ± 95 %. Cells above the bound are **bold**. Constants were chosen on calibration traces alone (\`--held-out\`).
+Simulated: ${topology}, profile \`${profile}\` (a decode step in plain torch), the shipped evaluation traces of lab16, ${arrivals} arrivals, ${whole(requests)} requests per run, ${whole(seeds)} seeds. Changes of TPOT p50 / p99 against \`jsq\` in percent, paired by seed, ± 95 %. Cells above the bound are **bold**. Constants were chosen on calibration traces alone (\`--held-out\`).
 
 Artifacts:
 
@@ -80,7 +80,7 @@ ${Object.entries(ARTIFACTS)
 
 ${summaryTable(single, policies)}
 
-*Worst* is the highest mean of any cell and any artifact. \`union\` is the default, with an artifact or without: it meets the bound, has the lowest tail and keeps most of its gain without a matching artifact.
+*Worst* is the highest mean of any cell and any artifact. \`union\` is the default: it meets the bound, has the lowest tail with one gateway or a shared view, and keeps most of its gain without a matching artifact. Gateways that share nothing should use \`eldr\`.
 
 ## One gateway
 

@@ -65,7 +65,7 @@ describe('failures', () => {
     await up.event('restarted', ({ name }) => name === 'gateway')
     await until(
       tab,
-      `${fact('connection')} === 'live' && ${fact('policy')} === 'eldr' && Number(${fact('rate')}) > 0`,
+      `${fact('connection')} === 'live' && ${fact('policy')} === 'union' && Number(${fact('rate')}) > 0`,
     )
     expect(await tab.evaluate(`window.sameHere`)).toBe(true)
     // The browser itself reports refused connections; there are no other complaints.

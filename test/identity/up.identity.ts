@@ -104,7 +104,7 @@ describe('eldr up --backend tiny', () => {
     await up.event('ready')
     const { policies } = await up.event<View>('view', view => (view.policies[0]?.tokens ?? 0) > 200)
     expect(policies[0]).toMatchObject({
-      policy: 'eldr',
+      policy: 'union',
       step: { active: expect.any(Number), mixedActive: expect.any(Number) },
     })
     expect(await up.nextView(() => true)).not.toHaveProperty('failure')

@@ -15,6 +15,7 @@ import {
 import type { Predictor } from '../../policy/predictor.ts'
 import { rowMatrixOf } from '../../math/row-matrix.ts'
 import { dimensionsOf } from '../../signature/signature.ts'
+import { isServable } from '../../signature/transform.ts'
 import { centroidsByWorker, type ClusterAssignment } from './cluster-assignment.ts'
 
 /** `workers`: the highest index of a decode worker, plus one. */
@@ -57,7 +58,7 @@ export function tablePolicy(options: TablePolicyOptions): DecodePolicy {
   const create = (view: Artifact) => createDecodePolicy(policy, { ...options, predictor, artifact: view })!
   if (!needs.includes('signature')) {
     const created = create(artifact)
-    if (!needs.includes('counts')) return created
+    if (!needs.includes('counts') || !isServable(artifact.primary.model.transform)) return created
     return comparing(
       created,
       viewsOf(artifact).map(view => orderedByWorker(view, assignment)),
@@ -82,7 +83,7 @@ export function tablePolicy(options: TablePolicyOptions): DecodePolicy {
 
 /**
  * Adds the cosines to the workers' centroids, which the policy itself does not use: operators watch how well
- * traffic fits the artifact whatever the policy.
+ * traffic fits the artifact.
  */
 function comparing(policy: DecodePolicy, views: readonly Artifact[]): DecodePolicy {
   const matrices = views.map(({ primary }) => rowMatrixOf(primary.centroids, dimensionsOf(primary.model)))

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from lab import prompts
 from lab.engines import Engine, eldr
-from lab.legs import WANTED, Client
+from lab.legs import Client
 from lab.models import config_of, model_folder
 from lab.say import say
 from lab.servers import Server
@@ -177,8 +177,7 @@ def ask(client: Client, prompt: list[int], engine: Engine) -> Answer:
     """All servers generate the same number of tokens, so that they run the same steps."""
     more: dict[str, Any] = {"return_token_ids": True}
     if engine.transfer is not None:
-        records = engine.transfer["kv_connector_extra_config"].get("record")
-        more["kv_transfer_params"] = {"eldr": {"record": "decode"}} if records else WANTED
+        more["kv_transfer_params"] = {"eldr": {"record": "decode"}}
     _, answer = client.complete(prompt, DECODE_STEPS + 1, **more)
     choice = answer["choices"][0]
     rows = choice.get("routed_experts")

@@ -28,7 +28,7 @@ export const decision = schemaFor<wire.LiveDecision>()(
     policy: z.string(),
     worker: z.string().describe('The chosen decode worker.'),
     reason: z.enum(REASONS),
-    band: count().optional().describe('Number of candidates in the locality band of band.'),
+    band: count().optional().describe('Number of candidates in the locality band; policy band only.'),
     reject: z.string().optional().describe('Why the expert counts of the hand-off were not used.'),
     covered: z.number().min(0).max(1).optional().describe('Share of the prompt covered by expert counts.'),
     candidates: z.array(

@@ -105,7 +105,7 @@ export class Metrics {
   )
   readonly bandSize = this.histogram(
     'eldr_band_size',
-    'Workers in the locality band',
+    'Workers in the locality band; policy band only',
     [],
     [1, 2, 3, 4, 6, 8, 12, 16, 32, 64],
   )

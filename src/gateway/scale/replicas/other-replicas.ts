@@ -173,7 +173,7 @@ export class OtherReplicas {
     for (const { key, inflight, tokens } of loads) {
       const before = this.load(key)
       const sum = { inflight: before.inflight + sign * inflight, tokens: before.tokens + sign * tokens }
-      if (sum.inflight === 0) this.#loads.delete(key)
+      if (sum.inflight === 0 && sum.tokens === 0) this.#loads.delete(key)
       else this.#loads.set(key, sum)
     }
   }
