@@ -6,6 +6,12 @@ import type { Candidate } from './decode-policy.ts'
  * wait for KV.
  */
 const TOKEN_SLACK = 1.25
+/**
+ * Tokens make a worker look at most this many times as loaded as its requests. Its KV capacity is unknown:
+ * without a limit, one prompt that is far longer than all others would keep its worker empty. Prompts of
+ * similar length never reach it.
+ */
+const MAX_FACTOR = 4
 
 /**
  * Load of each candidate in requests: its requests in flight, or more if its share of the prompt tokens is
@@ -21,6 +27,9 @@ export function loadsOf(candidates: readonly Candidate[]): Float64Array {
   }
   const perToken = tokens > 0 ? requests / tokens / TOKEN_SLACK : 0
   return Float64Array.from(candidates, candidate =>
-    perToken > 0 ? Math.max(candidate.inflight, candidate.tokens! * perToken) : candidate.inflight,
+    perToken > 0 ? withTokens(candidate.inflight, candidate.tokens! * perToken) : candidate.inflight,
   )
 }
+
+const withTokens = (requests: number, byTokens: number): number =>
+  Math.max(requests, Math.min(byTokens, MAX_FACTOR * requests))

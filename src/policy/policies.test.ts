@@ -354,6 +354,29 @@ describe('loads of candidates', () => {
     expect(loads([4, 200], [4, 800])).toEqual([4, 4 * 1.28])
   })
 
+  it('leave a worker with one very long prompt a share of the requests, under eldr and union', () => {
+    expect(loads([1, 32_000], [20, 10_000], [20, 10_000])).toEqual([4, 20, 20])
+    expect(loads([0, 32_000], [20, 10_000])).toEqual([0, 20])
+    for (const policy of [eldr({ centroids, dimensions: 2 }), unionOf(2)]) {
+      const candidates = [
+        { worker: 0, inflight: 1, tokens: 32_000 },
+        { worker: 1, inflight: 20, tokens: 10_000 },
+      ]
+      for (let n = 0; n < 40; n++) {
+        const request = {
+          id: `r-${n}`,
+          signature: towards(Math.SQRT1_2),
+          counts: Uint16Array.of(1, 1, 1, 1, 1, 1, 1, 1),
+        }
+        const { worker } = policy.pick(request, candidates, ctx())
+        policy.dispatched?.(request, worker)
+        candidates[worker]!.inflight++
+        candidates[worker]!.tokens += 500
+      }
+      expect(candidates[0]!.inflight).toBeGreaterThan(8)
+    }
+  })
+
   it('send a request past a worker with long prompts, under eldr and union', () => {
     const long = [
       { worker: 0, inflight: 5, tokens: 9_000 },
