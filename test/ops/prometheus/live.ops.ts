@@ -198,7 +198,7 @@ describe('a fault', () => {
     )
     // The stream there has begun, so that its client must be told; the other is tried again elsewhere.
     await victim.kill()
-    await route('eldr')
+    await route('band') // the only policy with a size of its band
     await Promise.all(under)
     expect(ended['broken']).toBe(1)
     const lost = (all: readonly { labels: Readonly<Record<string, string>> }[]) =>

@@ -83,7 +83,7 @@ export async function startWatchedCluster(folder: string): Promise<WatchedCluste
     '--artifact',
     artifact,
     '--policy',
-    'eldr',
+    'band',
     '--replica-store',
     store.url,
   ]

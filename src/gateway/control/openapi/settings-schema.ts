@@ -40,6 +40,5 @@ export function settingsSchema(): JsonObject {
   const routing = properties['routing']!
   const one = (names: readonly string[]) => ({ type: 'string', enum: [...names] })
   Object.assign(routing.properties!, { policy: one(POLICIES), prefillPolicy: one(PREFILL_POLICIES) })
-  routing.required!.push('policy')
   return { ...(settings as Record<string, Json>), description: 'Current settings, with secrets masked.' }
 }
