@@ -65,7 +65,7 @@ def _fails(owner: Any, name: str, after: int) -> Any:
 CHANGES: dict[str, Callable[[int], Any]] = {
     "asynchronous": lambda _: _asynchronous(),
     "routes by itself": lambda _: _routes_by_itself(),
-    **{f"store.{name}": lambda n, name=name: _fails(TorchStore, name, n) for name in ("scatter", "sums", "reset", "rows")},
+    **{f"store.{name}": lambda n, name=name: _fails(TorchStore, name, n) for name in ("scatter", "sums", "rows")},
     **{
         f"scheduler.{name}": lambda n, name=name: _fails(HandOffs, name, n)
         for name in ("follow", "found_locally", "admitted", "step", "finished", "received")

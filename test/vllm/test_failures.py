@@ -20,7 +20,6 @@ BATCHES = [[prompts()[0]], [prompts()[3]], list(prompts()[1:7]), [prompts()[4]],
 FAILURES = {
     "store.scatter": 20,
     "store.sums": 3,
-    "store.reset": 3,
     "store.rows": 30,
     "scheduler.follow": 4,
     "scheduler.found_locally": 3,
