@@ -10,7 +10,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
-import { fit } from '../dist/fit/fit.js'
+import { fit, FIT_DEFAULTS } from '../dist/fit/fit.js'
 import { writeArtifact } from '../dist/fit/artifact-write.js'
 import { createStages } from '../dist/fit/stages.js'
 import { openStudy } from '../dist/sim/study-pool.js'
@@ -35,16 +35,7 @@ const MIXES = ['task', 'lang']
 const WORKERS = 16
 /** The recorded steps of the shipped evaluation traces. */
 const STEPS = 48
-const FIT = {
-  workers: WORKERS,
-  transform: 'auto',
-  layers: 'auto',
-  balance: 'exact',
-  restarts: 3,
-  pairs: 20_000,
-  seed: 0,
-  batch: 32,
-}
+const FIT = { ...FIT_DEFAULTS, workers: WORKERS }
 const [policies, artifacts] = [options.policies.split(','), options.artifacts.split(',')]
 const [rates, seeds] = [options.rates.split(',').map(Number), Number(options.seeds)]
 const base = {

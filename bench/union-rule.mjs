@@ -11,7 +11,7 @@ import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { stepParts } from '../dist/cost/profile.js'
 import { loadProfile } from '../dist/cost/profile-file.js'
-import { fit } from '../dist/fit/fit.js'
+import { fit, FIT_DEFAULTS } from '../dist/fit/fit.js'
 import { createStages } from '../dist/fit/stages.js'
 import { jsq } from '../dist/policy/jsq.js'
 import { roundRobin } from '../dist/policy/round-robin.js'
@@ -66,20 +66,7 @@ async function study(name) {
   )
   const { layers, experts, topK } = shape
   const half = await openTrace(path)
-  const { artifact } = await fit(
-    half,
-    {
-      workers: WORKERS,
-      transform: 'auto',
-      layers: 'auto',
-      balance: 'exact',
-      restarts: 3,
-      pairs: 20_000,
-      seed: 0,
-      batch: 32,
-    },
-    createStages(),
-  )
+  const { artifact } = await fit(half, { ...FIT_DEFAULTS, workers: WORKERS }, createStages())
   await half.close()
   const replay = replayOf({
     layers,

@@ -35,6 +35,17 @@ export interface FitOptions {
   readonly batch: number
 }
 
+/** The defaults of `eldr fit`. */
+export const FIT_DEFAULTS = {
+  transform: 'auto',
+  layers: 'auto',
+  balance: 'exact',
+  restarts: 3,
+  pairs: 20_000,
+  seed: 0,
+  batch: 32,
+} as const satisfies Omit<FitOptions, 'workers'>
+
 export interface Fitted {
   readonly artifact: Artifact
   readonly placement?: ExpertPlacement

@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url'
 import { EldrError } from '../errors.ts'
 import { readArtifact } from '../fit/artifact-read.ts'
 import { writeArtifact } from '../fit/artifact-write.ts'
-import { fit } from '../fit/fit.ts'
+import { fit, FIT_DEFAULTS } from '../fit/fit.ts'
 import { createStages } from '../fit/stages.ts'
 import { withTrace } from '../trace/trace.ts'
 
@@ -21,15 +21,6 @@ export const SHIPPED_TINY_TRACE = fileURLToPath(
   new URL('../../data/tiny6-prompts.evaluation.safetensors', import.meta.url),
 )
 export const SHIPPED_PROMPTS = fileURLToPath(new URL('../../data/prompts/held-out.jsonl', import.meta.url))
-const FIT = {
-  transform: 'auto',
-  layers: 'auto',
-  balance: 'exact',
-  restarts: 3,
-  pairs: 20_000,
-  seed: 0,
-  batch: 32,
-} as const
 
 const [EVALUATION, CALIBRATION] = ['.evaluation.safetensors', '.calibration.safetensors']
 
@@ -58,7 +49,7 @@ export async function artifactFor(
   return withTrace(calibration, async opened => {
     if (await matches(path, await opened.sha256(), workers)) return { path }
     const from = performance.now()
-    const { artifact } = await fit(opened, { ...FIT, workers }, createStages())
+    const { artifact } = await fit(opened, { ...FIT_DEFAULTS, workers }, createStages())
     await mkdir(folder, { recursive: true }).catch((cause: unknown) => {
       throw new EldrError('ELDR_FILE_UNWRITABLE', {
         file: folder,

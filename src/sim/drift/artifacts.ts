@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
 import { writeArtifact } from '../../fit/artifact-write.ts'
-import { fit, type FitOptions } from '../../fit/fit.ts'
+import { fit, FIT_DEFAULTS } from '../../fit/fit.ts'
 import { createStages } from '../../fit/stages.ts'
 import { type Trace, withTrace } from '../../trace/trace.ts'
 import { unrelatedRequests, shuffledExperts, withoutDomain } from '../../trace/trace-views.ts'
@@ -15,17 +15,6 @@ export interface ArtifactRecipe {
   /** Seeds of the permutations. */
   readonly shuffledBy?: number
   readonly noiseBy?: number
-}
-
-/** The defaults of `eldr fit`. */
-const FIT: Omit<FitOptions, 'workers'> = {
-  transform: 'auto',
-  layers: 'auto',
-  balance: 'exact',
-  restarts: 3,
-  pairs: 20_000,
-  seed: 0,
-  batch: 32,
 }
 
 export interface DriftArtifacts {
@@ -43,7 +32,11 @@ export function driftArtifacts(folder: string, workers: number): DriftArtifacts 
       .slice(0, 16)
     const path = join(folder, `${name}.artifact.safetensors`)
     return withTrace(recipe.calibration, async trace => {
-      const { artifact } = await fit(await viewOf(trace, recipe), { ...FIT, workers }, createStages())
+      const { artifact } = await fit(
+        await viewOf(trace, recipe),
+        { ...FIT_DEFAULTS, workers },
+        createStages(),
+      )
       await writeArtifact(path, artifact)
       return path
     })
