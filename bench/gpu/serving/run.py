@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
+import subprocess
 import sys
 import traceback
 from collections.abc import Sequence
@@ -28,17 +30,33 @@ DRY = (
     *("profile --engines 2", "texts", "features", "profile --shape qwen3-30b-a3b"),
 )
 
+# These need NumPy; help and staging need only the standard library.
+STEP_COMMANDS = {"step", "start", "core", "dry", "list"}
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
-    # These need only Python's standard library; the steps need NumPy.
-    given = parser(with_steps=not set(words) & {"wheelhouse", "unpack", "install"}).parse_args(words)
+    try:
+        given = parser(with_steps=bool(set(words) & STEP_COMMANDS)).parse_args(words)
+    except ModuleNotFoundError as error:
+        return again_with_packages(words, error)
     stage = stage_in(given.stage)
     try:
         return int(given.do(given, stage) or 0)
     except (parts.BadPart, ServerFailed) as error:
         say(f"failed: {error}")
         return 1
+
+
+def again_with_packages(words: list[str], missing: ModuleNotFoundError) -> int:
+    """The steps need NumPy, which only the stage's environment may have."""
+    only_stage = argparse.ArgumentParser(add_help=False)
+    only_stage.add_argument("--stage")
+    python = stage_in(only_stage.parse_known_args(words)[0].stage).python
+    if python == sys.executable:
+        say(f"failed: {missing}. Run the command `install` first; without a network, use a Python that has the packages of README.md")
+        return 1
+    return subprocess.run([python, __file__, *words], check=False).returncode
 
 
 def parser(with_steps: bool = True) -> argparse.ArgumentParser:
@@ -124,7 +142,8 @@ def do_list(given: argparse.Namespace, stage: Stage) -> None:
         kind: StepKind = of_step.kind
         name = kind.result_name(of_step)
         folders = [stage.root / "results", results_in(given.out), HERE / "results"]
-        status = next((_status(folder / f"{name}.json") for folder in folders if (folder / f"{name}.json").exists()), "not run")
+        files = [folder / f"{name}.json{ending}" for folder in folders for ending in ("", ".br")]
+        status = next((_status(file) for file in files if file.exists()), "not run")
         core = "core" if words in CORE else ""
         print(f"{words:44} {core:5} {kind.seconds(of_step):4.0f} s  {status:8} {kind.help}")
 
@@ -134,8 +153,8 @@ def _all_steps() -> list[str]:
 
 
 def _status(path: Path) -> str:
-    import json
-
+    if path.suffix == ".br":  # Python has no Brotli
+        return "kept"
     return str(json.loads(path.read_text()).get("status", "done"))
 
 

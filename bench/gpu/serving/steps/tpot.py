@@ -267,7 +267,8 @@ def line(run: dict[str, Any]) -> str:
 
 
 def name_of(options: argparse.Namespace) -> str:
-    return f"served-k{options.decoders}-b{options.batch}"
+    label = f"-{options.label}" if options.label else ""
+    return f"served-k{options.decoders}-b{options.batch}{label}"
 
 
 def seconds_of(options: argparse.Namespace) -> float:
@@ -283,6 +284,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--policies", default="round_robin,jsq,eldr,union")
     parser.add_argument("--rate", type=float, help="requests per second; default: fitting --batch")
     parser.add_argument("--seed", type=int, default=11)
+    parser.add_argument("--label", help="end of the result's name, to keep several results of one load")
 
 
 def kinds() -> Sequence[StepKind]:
