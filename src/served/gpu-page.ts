@@ -52,7 +52,7 @@ function intro(results: readonly ServedResult[], served: readonly ServedExperime
       'No result with its full conditions is in the repository yet. The program that makes them is there.',
     ]
   const scope =
-    'Everything here was served by real vLLM engines on a GPU (*GPU-served*). Figures that were simulated say so. `eldr` in these runs is the paper’s rule, which is now called `band`.'
+    'Everything here was served by real vLLM engines on a GPU (*GPU-served*). Figures that were simulated say so.'
   const [first] = served
   if (first === undefined) return [scope]
   const runs = completeRuns(first)

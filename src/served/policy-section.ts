@@ -13,21 +13,27 @@ export const change = (interval: Interval | undefined) =>
   interval === undefined ? '·' : cellText(changeText(interval))
 
 /** `4 decode engines, 17 requests per second` */
-export function loadInWords({ served: { decoders, rate, targetBatch } }: ServedExperiment): string {
+export function loadInWords({ name, served: { decoders, rate, targetBatch } }: ServedExperiment): string {
   const batch = targetBatch === undefined ? '' : `, batches of about ${targetBatch}`
-  return `${many(decoders, 'decode engine')}, ${fixed(rate, Number.isInteger(rate) ? 0 : 1)} requests per second${batch}`
+  return `${many(decoders, 'decode engine')}, ${fixed(rate, Number.isInteger(rate) ? 0 : 1)} requests per second${batch}${labelOf(name)}`
 }
 
 /** `4 engines, 17/s`, for a column. */
-export function shortLoad({ served: { decoders, rate } }: ServedExperiment): string {
-  return `${many(decoders, 'engine')}, ${rate}/s`
+export function shortLoad({ name, served: { decoders, rate } }: ServedExperiment): string {
+  return `${many(decoders, 'engine')}, ${rate}/s${labelOf(name)}`
+}
+
+/** Tells apart results of the same load: `--label` of the step. */
+function labelOf(name: string): string {
+  const label = /^served-k\d+-b\d+-(.+)$/.exec(name)?.[1]
+  return label === undefined ? '' : `, ${label}`
 }
 
 export function policySection(experiments: readonly ServedExperiment[]): string[] {
   if (experiments.length === 0) return []
   return [
     '## TPOT by policy, GPU-served',
-    'Policies took turns, round by round, each with the same requests at the same times. Times and counts are means over the rounds; changes are against jsq of the same round, mean ± 95 % interval over the rounds. *Experts* are the distinct experts of a step, mean over the layers, as the plugin counts them.',
+    'Policies took turns, round by round, each with the same requests at the same times. Times and counts are means over the rounds; changes are against jsq of the same round, mean ± 95 % interval over the rounds. *Experts* are the distinct experts of a step, mean over the layers, as the plugin counts them. `band` is the paper’s rule. *Guarded* runs have `eldr` too, which is the paper’s rule with a bound on harm; the others were run before it was built.',
     ...experiments.flatMap(experimentBlocks),
   ]
 }

@@ -38,14 +38,22 @@ export function profileSection(shapes: readonly ProfiledShape[]): string[] {
         'against torch',
       ],
       2,
-      shapes.flatMap(shape => [
+      shapes.flatMap((shape, at) => [
         profileRow(shape, shape.served),
-        ...(shape.torch === undefined ? [] : [profileRow(shape, shape.torch)]),
+        // Shapes are sorted by name: two kernels of one shape are neighbours.
+        ...(shape.torch === undefined || shape.torch.name === shapes[at + 1]?.torch?.name
+          ? []
+          : [profileRow(shape, shape.torch)]),
       ]),
     ),
     ...(shapes.some(({ torch }) => torch !== undefined)
       ? [
           'The served and the plain-torch profile of a shape differ because they run different kernels (vLLM’s fused MoE kernel in CUDA graphs beside the grouped GEMM of `bench/gpu`), which shows in the time per expert, and because a served step also contains scheduling, sampling and output, which shows in the fixed time and the time per request.',
+        ]
+      : []),
+    ...(shapes.some(({ served }) => served.name.endsWith('-marlin'))
+      ? [
+          '`-marlin`: GPT-OSS with `--moe-backend marlin`. Its default MXFP4 kernel does not report which experts it chose; the plugin lets the router choose again from the same logits there, so experts were counted with both, and Marlin is not needed for capture.',
         ]
       : []),
     `Files: ${shapes.map(({ served }) => `\`profiles/${served.name}.json\``).join(', ')}. Noise: the steps of a served profile vary around the modelled time as the recorded ones did.`,

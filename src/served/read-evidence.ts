@@ -13,6 +13,8 @@ import { servedProfile } from './served-profile.ts'
 
 /** Simulations, made before the runs or after them; the others are results. */
 const SIMULATED = /^(predicted|simulated)-.*\.json$/
+/** Until this time `eldr` was the paper's rule, which has been called `band` since. */
+const RENAMED_AT = '2026-11-16T15:14:09Z'
 /** The profile that the predictions were made with. */
 const PREDICTED_WITH = 'served-profile.json'
 
@@ -32,8 +34,17 @@ export async function readEvidence(folder: URL): Promise<GpuEvidence> {
       if (result !== undefined) results.push(result)
     }
   }
+  for (const result of results) {
+    if (result.kind !== 'served' || result.conditions.date >= RENAMED_AT) continue
+    for (const run of result.served.runs) run.policy = presentName(run.policy)
+    for (const made of ['predicted', 'simulated'])
+      for (const point of predictions.get(`${made}-${result.name}.json`)?.prediction.points ?? [])
+        point.variant = presentName(point.variant)
+  }
   return { results, predictions, predictedWith, shapes: await shapesOf(results) }
 }
+
+const presentName = (policy: string): string => (policy === 'eldr' ? 'band' : policy)
 
 /** Profiles of the engines that ran alone, beside those of the same shape in plain torch. */
 async function shapesOf(results: readonly ServedResult[]): Promise<ProfiledShape[]> {

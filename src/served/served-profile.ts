@@ -5,7 +5,7 @@
 import type { CostProfile } from '../cost/profile.ts'
 import { PROFILE_FORMAT } from '../cost/profile-file.ts'
 import { nonNegativeLeastAbsolute } from '../math/least-absolute.ts'
-import { percent, whole } from '../report/numbers.ts'
+import { fixed, percent, whole } from '../report/numbers.ts'
 import { fullBatchSteps } from './full-batch.ts'
 import type { ResultOf } from './result-file.ts'
 import { fitSteps, type StepFit } from './step-fit.ts'
@@ -42,6 +42,7 @@ export function servedProfile(result: ProfileResult, base?: CostProfile): Served
       source: `bench/gpu/serving/results/${result.name}.json`,
       notes: [
         fitNote(fit, recorded.steps.ms.length),
+        rangeNote(recorded.steps.experts, model.experts),
         weightsNote(result),
         prefill.note,
         kv.note,
@@ -71,6 +72,12 @@ function fitNote({ error, hostBound, steps, decode }: StepFit, recorded: number)
       ? 'linear in requests, experts and context'
       : `the longer of a host part and a device part; the host's is longer in ${percent(hostBound)} of the steps`
   return `Fit of least absolute deviations over ${which}: ${form}. Error: median ${percent(error.median, 1)}, p90 ${percent(error.p90, 1)}, worst ${percent(error.worst, 1)}. The noise is that of the same steps.`
+}
+
+/** Beyond these experts a step is extrapolated. */
+function rangeNote(experts: readonly number[], all: number): string {
+  const sorted = experts.filter(value => value > 0).toSorted((a, b) => a - b)
+  return `Recorded steps activate ${fixed(sorted[0] ?? NaN, 0)} to ${fixed(sorted.at(-1) ?? NaN, 0)} of ${all} experts per layer.`
 }
 
 function weightsNote({ model: { weights, dtype } }: ProfileResult): string {
