@@ -2,8 +2,9 @@ import { describe, expect, it } from 'vitest'
 import { createRandom } from '../math/random.ts'
 import { anticipating, createUnseen } from './anticipate.ts'
 import { createDecodePolicy } from './create-policy.ts'
-import type { Candidate } from './decode-policy.ts'
+import type { Candidate, DecodePolicy } from './decode-policy.ts'
 import { jsq } from './jsq.ts'
+import { loadsOf } from './load.ts'
 
 const cluster = (...inflight: number[]) => inflight.map((n, worker) => ({ worker, inflight: n }))
 const ctx = () => ({ random: createRandom(1).uniform })
@@ -74,6 +75,56 @@ describe('an anticipating policy', () => {
     anticipating(spy, worker => (worker === 0 ? 2.5 : 0)).pick({ id: 'a' }, candidates, ctx())
     expect(seen).toEqual([cluster(5.5, 4, 6)])
     expect(candidates).toEqual(cluster(3, 4, 6))
+  })
+
+  it('gives unseen requests the mean prompt, so that a worker is not ranked by tokens it only seems to have', () => {
+    const candidates = [
+      { worker: 0, inflight: 10, tokens: 20_000 },
+      { worker: 1, inflight: 15, tokens: 15_000 },
+      { worker: 2, inflight: 10, tokens: 10_000 },
+    ]
+    const ranked: number[][] = []
+    const byLoad: DecodePolicy = {
+      ...jsq(),
+      pick(_, given) {
+        const loads = loadsOf(given)
+        ranked.push(given.map(({ worker }) => worker).toSorted((a, b) => loads[a]! - loads[b]!))
+        return { worker: ranked.at(-1)![0]!, reason: 'random' }
+      },
+    }
+    const pick = (list: readonly Candidate[], unseen: (worker: number) => number) =>
+      anticipating(byLoad, unseen).pick({ id: 'a' }, list, ctx())
+    const elsewhere = (worker: number) => (worker === 2 ? 30 : 0)
+    pick(candidates, elsewhere)
+    // The same cluster once the view has caught up: 30 requests of the mean length on worker 2.
+    const caughtUp = { worker: 2, inflight: 40, tokens: 10_000 + (30 * 45_000) / 35 }
+    pick([candidates[0]!, candidates[1]!, caughtUp], () => 0)
+    expect(ranked).toEqual([
+      [0, 1, 2],
+      [0, 1, 2],
+    ])
+  })
+
+  it('gives an idle worker the tokens of its unseen requests, and none where tokens are unknown', () => {
+    const seen: Candidate[] = []
+    const spy: DecodePolicy = {
+      ...jsq(),
+      pick: (_, given) => (seen.push(...given), { worker: 0, reason: 'random' }),
+    }
+    const candidates = [
+      { worker: 0, inflight: 2, tokens: 600 },
+      { worker: 1, inflight: 0, tokens: 0 },
+      { worker: 2, inflight: 5 },
+    ]
+    anticipating(spy, worker => worker).pick({ id: 'a' }, candidates, ctx())
+    expect(seen).toEqual([
+      { worker: 0, inflight: 2, tokens: 600 },
+      { worker: 1, inflight: 1, tokens: 300 },
+      { worker: 2, inflight: 7 },
+    ])
+    seen.length = 0
+    anticipating(spy, () => 2).pick({ id: 'a' }, [{ worker: 0, inflight: 0, tokens: 0 }], ctx())
+    expect(seen).toEqual([{ worker: 0, inflight: 2, tokens: 0 }])
   })
 
   it('does not follow the other gateways to a worker, and returns there once it has heard of their requests', () => {

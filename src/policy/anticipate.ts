@@ -10,7 +10,7 @@
  * no unseen requests, and for gateways that share nothing, everything stays unseen, which no estimate can
  * fix.
  */
-import type { DecodePolicy } from './decode-policy.ts'
+import type { Candidate, DecodePolicy } from './decode-policy.ts'
 
 export interface UnseenOptions {
   /** Age of the view of the others, in the unit of `nowMs`. May change; 0 turns the estimate off. */
@@ -58,18 +58,32 @@ export function createUnseen({ viewAgeMs, perOwn, nowMs }: UnseenOptions): Unsee
   }
 }
 
-/** The policy on loads with the unseen requests added. Everything else is unchanged. */
+/**
+ * The policy on loads with the unseen requests added, each with the mean prompt of the known ones. Everything
+ * else is unchanged.
+ */
 export function anticipating(policy: DecodePolicy, unseen: (worker: number) => number): DecodePolicy {
   return {
     ...policy,
-    pick: (request, candidates, ctx) =>
-      policy.pick(
-        request,
-        candidates.map(candidate => ({
-          ...candidate,
-          inflight: candidate.inflight + unseen(candidate.worker),
-        })),
-        ctx,
-      ),
+    pick(request, candidates, ctx) {
+      const meanTokens = meanTokensOf(candidates)
+      const expected = candidates.map(candidate => {
+        const more = unseen(candidate.worker)
+        const tokens = candidate.tokens === undefined ? undefined : candidate.tokens + more * meanTokens
+        return { ...candidate, inflight: candidate.inflight + more, tokens }
+      })
+      return policy.pick(request, expected, ctx)
+    },
   }
+}
+
+/** Prompt tokens per request, over the candidates whose tokens are known; 0 if there are none. */
+function meanTokensOf(candidates: readonly Candidate[]): number {
+  let [requests, total] = [0, 0]
+  for (const { inflight, tokens } of candidates) {
+    if (tokens === undefined) continue
+    requests += inflight
+    total += tokens
+  }
+  return requests > 0 ? total / requests : 0
 }
