@@ -10,13 +10,8 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
-import { fit, FIT_DEFAULTS } from '../dist/fit/fit.js'
-import { writeArtifact } from '../dist/fit/artifact-write.js'
-import { createStages } from '../dist/fit/stages.js'
-import { openStudy } from '../dist/sim/study-pool.js'
-import { changeAgainst, over, sweep } from '../dist/sim/sweep.js'
-import { WRONG_ARTIFACTS } from '../dist/sim/wrong-artifacts.js'
-import { withTrace } from '../dist/trace/trace.js'
+import { BASELINE } from '../dist/sim/drift/bound.js'
+import { runDrift } from '../dist/sim/drift/run-drift.js'
 import { heldOut } from './lib/held-out.mjs'
 
 const { values: options } = parseArgs({
@@ -32,19 +27,11 @@ const { values: options } = parseArgs({
   },
 })
 const MIXES = ['task', 'lang']
-const WORKERS = 16
 /** The recorded steps of the shipped evaluation traces. */
 const STEPS = 48
-const FIT = { ...FIT_DEFAULTS, workers: WORKERS }
 const [policies, artifacts] = [options.policies.split(','), options.artifacts.split(',')]
 const [rates, seeds] = [options.rates.split(',').map(Number), Number(options.seeds)]
-const base = {
-  profile: 'h200-qwen3-30b-a3b',
-  topology: `8P${WORKERS}D`,
-  requests: Number(options.requests),
-  arrivals: 'poisson',
-  rows: 'passes',
-}
+const base = { profile: 'h200-qwen3-30b-a3b', topology: '8P16D', requests: Number(options.requests) }
 /** One gateway, then four that see each other's requests after 20 ms or never. */
 const PARTS = [
   { rates, artifacts },
@@ -56,11 +43,10 @@ const PARTS = [
 ]
 const folder = mkdtempSync(join(tmpdir(), 'eldr-harm-'))
 try {
-  const traffic = {}
-  for (const mix of MIXES) traffic[mix] = await prepare(mix)
+  const traffics = await trafficsOf(options['held-out'])
   const rows = []
-  for (const part of PARTS) for (const mix of MIXES) rows.push(...(await study(mix, traffic, part)))
-  const result = { ...base, heldOut: options['held-out'], seeds, rows }
+  for (const part of PARTS) rows.push(...(await study(part, traffics)))
+  const result = { ...base, arrivals: 'poisson', heldOut: options['held-out'], seeds, rows }
   const short = (_, value) => (typeof value === 'number' ? Number(value.toPrecision(4)) : value)
   if (options.out) writeFileSync(options.out, `${JSON.stringify(result, short)}\n`)
   process.stdout.write(tableOf(rows))
@@ -68,62 +54,51 @@ try {
   rmSync(folder, { recursive: true })
 }
 
-/** Traffic and artifacts of one mix. */
-async function prepare(mix) {
-  const file = part => join(options.traces, `lab16-${mix}.${part}.safetensors`)
-  let [calibration, evaluation] = [file('calibration'), file('evaluation')]
-  if (options['held-out']) {
-    const held = await heldOut(calibration, join(folder, `${mix}-half`), STEPS)
-    ;[calibration, evaluation] = [join(folder, `${mix}-half`), join(folder, `${mix}-traffic`)]
-    await held.write(evaluation)
+async function trafficsOf(isHeldOut) {
+  const files = {}
+  for (const mix of MIXES) {
+    const file = part => join(options.traces, `lab16-${mix}.${part}.safetensors`)
+    files[mix] = { calibration: file('calibration'), evaluation: file('evaluation') }
+    if (!isHeldOut) continue
+    const [half, traffic] = [join(folder, `${mix}-half`), join(folder, `${mix}-traffic`)]
+    await (await heldOut(files[mix].calibration, half, STEPS)).write(traffic)
+    files[mix] = { calibration: half, evaluation: traffic }
   }
-  const { artifact } = await withTrace(calibration, trace => fit(trace, FIT, createStages()))
-  const made = { matched: join(folder, `${mix}-matched`) }
-  await writeArtifact(made.matched, artifact)
-  for (const [kind, make] of Object.entries(WRONG_ARTIFACTS)) {
-    made[kind] = join(folder, `${mix}-${kind}`)
-    await writeArtifact(made[kind], make(artifact, 1))
-  }
-  return { evaluation, made }
+  return MIXES.map(mix => {
+    const other = MIXES.find(name => name !== mix)
+    return { name: mix, ...files[mix], foreign: files[other].calibration, domains: [] }
+  })
 }
 
-async function study(mix, traffic, { rates, artifacts, gateways }) {
-  const { evaluation, made } = traffic[mix]
-  const other = MIXES.find(name => name !== mix)
-  const fileOf = kind => (kind === 'foreign' ? traffic[other].made.matched : made[kind])
-  const cells = rates.flatMap(rate => [
-    { variant: 'jsq', rate, setting: { artifact: made.matched, gateways } },
-    ...artifacts.flatMap(kind =>
-      policies.map(variant => ({
-        variant,
-        rate,
-        kind,
-        setting: { artifact: fileOf(kind), gateways },
-      })),
-    ),
-  ])
-  const pool = openStudy({ ...base, trace: evaluation, artifact: made.matched })
-  const points = await sweep({
-    cells,
-    seeds: Array.from({ length: seeds }, (_, seed) => seed),
-    pool,
-  }).finally(pool.close)
-  const [p50, p99] = [run => run.tpotMs.p50, run => run.tpotMs.p99]
-  return points.flatMap(point => {
-    const jsq = points.find(({ kind, rate }) => kind === undefined && rate === point.rate)
-    if (point === jsq) return []
-    return {
-      mix,
-      rate: point.rate,
-      batch: over(jsq, run => run.batch).mean,
-      artifact: point.kind,
-      policy: point.variant,
+/** Every artifact is a scenario: the traffic is that of the trace. */
+async function study({ rates, artifacts, gateways }, traffics) {
+  const scenarios = artifacts.map(name => ({ name, artifact: name === 'matched' ? 'own' : name }))
+  const figures = await runDrift(
+    {
+      ...base,
+      scenarios,
+      traffics,
+      policies: [BASELINE, ...policies],
+      rates,
+      seeds: Array.from({ length: seeds }, (_, seed) => seed),
+      gateways,
+    },
+    folder,
+  )
+  const jsqBatch = ({ traffic, rate }) =>
+    figures.find(one => one.policy === BASELINE && one.traffic === traffic && one.rate === rate).batch
+  return figures
+    .filter(({ policy }) => policy !== BASELINE)
+    .map(one => ({
+      mix: one.traffic,
+      rate: one.rate,
+      batch: jsqBatch(one),
+      artifact: one.scenario,
+      policy: one.policy,
       ...(gateways && { gateways }),
-      p50: changeAgainst(jsq, point, p50),
-      p99: changeAgainst(jsq, point, p99),
-      imbalance: over(point, run => run.imbalance.inflight).mean,
-    }
-  })
+      p50: one.p50Change,
+      p99: one.p99Change,
+    }))
 }
 
 function tableOf(rows) {

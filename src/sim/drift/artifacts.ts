@@ -6,8 +6,9 @@ import { fit, FIT_DEFAULTS } from '../../fit/fit.ts'
 import { createStages } from '../../fit/stages.ts'
 import { type Trace, withTrace } from '../../trace/trace.ts'
 import { unrelatedRequests, shuffledExperts, withoutDomain } from '../../trace/trace-views.ts'
+import { RANDOM_ARTIFACTS } from './random-artifacts.ts'
 
-/** A fit: of a calibration trace as it is, or of one of its views. */
+/** A fit of a calibration trace as it is, or of one of its views. */
 export interface ArtifactRecipe {
   readonly calibration: string
   /** Left out of the fit. */
@@ -15,6 +16,8 @@ export interface ArtifactRecipe {
   /** Seeds of the permutations. */
   readonly shuffledBy?: number
   readonly noiseBy?: number
+  /** Drawn at random after the fit. */
+  readonly drawn?: { readonly what: keyof typeof RANDOM_ARTIFACTS; readonly seed: number }
 }
 
 export interface DriftArtifacts {
@@ -37,7 +40,8 @@ export function driftArtifacts(folder: string, workers: number): DriftArtifacts 
         { ...FIT_DEFAULTS, workers },
         createStages(),
       )
-      await writeArtifact(path, artifact)
+      const { drawn } = recipe
+      await writeArtifact(path, drawn ? RANDOM_ARTIFACTS[drawn.what](artifact, drawn.seed) : artifact)
       return path
     })
   }

@@ -27,6 +27,8 @@ export interface DriftOptions {
   readonly requests: number
   readonly profile: string
   readonly topology: string
+  /** Default: one gateway. */
+  readonly gateways?: StudyData['gateways']
 }
 
 /** One policy in one scenario, on one traffic, at one rate. */
@@ -43,8 +45,8 @@ const WARM_UP_SECONDS = 10
 const AFTER_SECONDS = 15
 /** At the end of the run; not measured. */
 const COOL_DOWN_SECONDS = 5
-/** Permutations that the seeds share: each costs a fit. */
-const PERMUTATIONS = 3
+/** Random artifacts of a kind that the seeds share: each costs a fit. */
+const DRAWS = 3
 /** Share of the requests that a domain needs to burst or to be left out. */
 const LARGE = 0.05
 
@@ -70,6 +72,7 @@ export function largeDomains(
 
 export function recipeOf({ artifact }: Scenario, traffic: Traffic, seed: number): ArtifactRecipe {
   const { calibration } = traffic
+  const draw = seed % DRAWS
   switch (artifact) {
     case 'own':
       return { calibration }
@@ -78,16 +81,18 @@ export function recipeOf({ artifact }: Scenario, traffic: Traffic, seed: number)
     case 'unseen':
       return { calibration, without: domainFor(traffic, seed) }
     case 'shuffled':
-      return { calibration, shuffledBy: seed % PERMUTATIONS }
+      return { calibration, shuffledBy: draw }
     case 'noise':
-      return { calibration, noiseBy: seed % PERMUTATIONS }
+      return { calibration, noiseBy: draw }
+    default:
+      return { calibration, drawn: { what: artifact, seed: draw } }
   }
 }
 
 /** The data of one run, apart from the artifact. */
 export function settingOf(
   { scenario, traffic, rate }: DriftCell,
-  { requests, topology }: Pick<DriftOptions, 'requests' | 'topology'>,
+  { requests, topology, gateways }: Pick<DriftOptions, 'requests' | 'topology' | 'gateways'>,
   seed: number,
 ): Partial<StudyData> {
   const { clustersPerWorker, burstSeconds, daySeconds, slowness } = scenario
@@ -95,6 +100,7 @@ export function settingOf(
   const measuredSeconds = burstSeconds === undefined ? daySeconds : burstSeconds + AFTER_SECONDS
   return {
     trace: traffic.evaluation,
+    gateways,
     clusters: clustersPerWorker && Math.max(1, Math.round(clustersPerWorker * decode)),
     slowDecoder: slowness === undefined ? undefined : { decoder: seed % decode, factor: slowness },
     mix: mixOf(scenario, domainFor(traffic, seed)),

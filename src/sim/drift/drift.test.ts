@@ -1,4 +1,5 @@
 /** Each scenario does what it says, on the shipped traces. */
+import { isDeepStrictEqual } from 'node:util'
 import { afterAll, describe, expect, it } from 'vitest'
 import { shipped } from '../../../test/data.ts'
 import { temporaryFolder } from '../../../test/trace-support.ts'
@@ -211,17 +212,35 @@ describe('scaled_out and scaled_in', () => {
   })
 })
 
-describe('shuffled and noise', () => {
+describe('shuffled, noise, centroids and random', () => {
+  const kinds = ['shuffled', 'noise', 'centroids', 'random'] as const
+  const of = (artifact: (typeof kinds)[number]) => ({ name: artifact, about: '', artifact })
+  const made = async (artifact: (typeof kinds)[number]) =>
+    (await jobsOf('matched', { scenarios: [of(artifact)] }))[0]!
+
   it('leave centroids that tell requests hardly apart', async () => {
     const own = await rangeOfCosines((await jobsOf('matched'))[0]!.setting!.artifact!)
-    for (const name of ['shuffled', 'noise'])
-      expect(await rangeOfCosines((await jobsOf(name))[0]!.setting!.artifact!)).toBeLessThan(0.3 * own)
+    for (const kind of kinds)
+      expect(await rangeOfCosines((await made(kind)).setting!.artifact!)).toBeLessThan(0.3 * own)
   })
 
-  it('take another permutation for another seed', () => {
-    for (const name of ['shuffled', 'noise']) {
-      const recipes = [0, 1, 2].map(seed => JSON.stringify(recipeOf(scenario(name), traffic, seed)))
+  it('take another draw for another seed', () => {
+    for (const kind of kinds) {
+      const recipes = [0, 1, 2].map(seed => JSON.stringify(recipeOf(of(kind), traffic, seed)))
       expect(new Set(recipes).size).toBe(3)
+    }
+  })
+
+  it('have unit centroids, and calibration requests as fitted unless all is random', async () => {
+    const { primary, calibration } = await artifactOf((await jobsOf('matched'))[0]!)
+    const width = dimensionsOf(primary.model)
+    for (const kind of ['centroids', 'random'] as const) {
+      const drawn = await artifactOf(await made(kind))
+      expect(drawn.primary.centroids.length).toBe(primary.centroids.length)
+      expect(Math.hypot(...drawn.primary.centroids.subarray(0, width))).toBeCloseTo(1, 5)
+      const isAsFitted = kind === 'centroids'
+      expect(isDeepStrictEqual(drawn.primary.signatures, primary.signatures)).toBe(isAsFitted)
+      expect(isDeepStrictEqual(drawn.calibration.patterns, calibration.patterns)).toBe(isAsFitted)
     }
   })
 })

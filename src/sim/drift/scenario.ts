@@ -6,9 +6,18 @@
 /**
  * Which trace the artifact is fitted on. own: the calibration trace of the traffic; foreign: of other
  * traffic; unseen: the own one without a domain; shuffled: the own one of a model whose experts have other
- * numbers; noise: requests that have nothing in common.
+ * numbers; noise: requests that have nothing in common. The last two are of the own one: with random
+ * centroids; with random centroids, signatures and decode patterns.
  */
-export const ARTIFACT_KINDS = ['own', 'foreign', 'unseen', 'shuffled', 'noise'] as const
+export const ARTIFACT_KINDS = [
+  'own',
+  'foreign',
+  'unseen',
+  'shuffled',
+  'noise',
+  'centroids',
+  'random',
+] as const
 export type ArtifactKind = (typeof ARTIFACT_KINDS)[number]
 
 export interface Scenario {
