@@ -281,7 +281,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch", type=int, choices=tuple(RATES), default=10, help="about how many requests per decoder")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=17, help="counted seconds of each run")
-    parser.add_argument("--policies", default="round_robin,jsq,eldr,union")
+    parser.add_argument("--policies", default="jsq,band,eldr,union")
     parser.add_argument("--rate", type=float, help="requests per second; default: fitting --batch")
     parser.add_argument("--seed", type=int, default=11)
     parser.add_argument("--label", help="end of the result's name, to keep several results of one load")
