@@ -21,6 +21,7 @@ const { values: options } = parseArgs({
     policies: { type: 'string', default: 'band,eldr,union' },
     artifacts: { type: 'string', default: 'matched,foreign,shuffled,centroids,random' },
     rates: { type: 'string', default: '300,500,800' },
+    light: { type: 'string', default: '100,150,200' },
     requests: { type: 'string', default: '6000' },
     seeds: { type: 'string', default: '10' },
     out: { type: 'string' },
@@ -32,9 +33,10 @@ const STEPS = 48
 const [policies, artifacts] = [options.policies.split(','), options.artifacts.split(',')]
 const [rates, seeds] = [options.rates.split(',').map(Number), Number(options.seeds)]
 const base = { profile: 'h200-qwen3-30b-a3b', topology: '8P16D', requests: Number(options.requests) }
-/** One gateway, then four that see each other's requests after 20 ms or never. */
+/** One gateway, also under light load; then four that see each other's requests after 20 ms or never. */
 const PARTS = [
   { rates, artifacts },
+  { rates: options.light.split(',').map(Number), artifacts: artifacts.slice(0, 2) },
   ...[20, null].map(viewAgeMs => ({
     rates: rates.slice(1, 2),
     artifacts: artifacts.slice(0, 2),

@@ -6,7 +6,11 @@ import { type HarmFigures, harmPage, type HarmRow, type LiveHarm } from '../src/
 const docs = (name: string) => readFileSync(new URL(`../docs/evidence/${name}`, import.meta.url), 'utf8')
 const figures = JSON.parse(docs('results/harm.json')) as HarmFigures
 const live = JSON.parse(docs('results/harm-live.json')) as LiveHarm
-const single = figures.rows.filter(({ gateways }) => gateways === undefined)
+const alone = figures.rows.filter(({ gateways }) => gateways === undefined)
+const [light, single] = [true, false].map(is => alone.filter(({ batch }) => batch < 8 === is)) as [
+  HarmRow[],
+  HarmRow[],
+]
 const mean = (rows: readonly HarmRow[]) => rows.reduce((sum, { p50 }) => sum + p50.mean, 0) / rows.length
 
 describe('docs/evidence/harm.md', () => {
@@ -22,9 +26,11 @@ describe('docs/evidence/harm.md', () => {
     const batches = single.map(({ batch }) => batch)
     expect(Math.min(...batches)).toBeLessThan(12)
     expect(Math.max(...batches)).toBeGreaterThan(40)
+    expect(new Set(light.map(({ rate }) => rate)).size).toBe(3)
+    expect(Math.min(...light.map(({ batch }) => batch))).toBeLessThan(3)
   })
 
-  it('shows that eldr and union keep the bound in every cell, and band does not', () => {
+  it('shows that eldr and union keep the bound in every cell, also under light load, and band does not', () => {
     const above = figures.rows.filter(({ p50, p99 }) => p50.mean > 0.01 || p99.mean > 0.03)
     expect(new Set(above.map(({ policy }) => policy))).toEqual(new Set(['band']))
     expect(harmPage(figures, live)).toContain('**+')

@@ -15,8 +15,15 @@ export interface EldrOptions {
   readonly tau?: number
 }
 
-/** A worker with τ more similarity may have a sixth of the mean load more. */
+/** In large batches, a worker with τ more similarity may have a sixth of the mean load more. */
 const PRICE_PER_TAU = 6
+/**
+ * At this mean load the price is double, above it less, below it more: a small batch has few experts to
+ * share, while one request more makes it much slower. Chosen on calibration traces: p99 stays within +3 % of
+ * jsq at any load, where 0 costs up to +9 %. Four gateways that share nothing lose a seventh of their gain at
+ * batch 23, since each sees a quarter of the batch.
+ */
+const SMALL_BATCH = 3
 /** A usual similarity follows about the last 20 requests; the first ones count equally. */
 const LEAST_WEIGHT = 0.05
 
@@ -75,8 +82,9 @@ export function eldr({ centroids, dimensions, tau = 0.1 }: EldrOptions): DecodeP
       )
       const fits = fitsOf(candidates)
       const loads = loadsOf(candidates)
-      const mean = candidates.reduce((sum, { inflight }) => sum + inflight, 0) / candidates.length
-      const perRequest = price / Math.max(1, mean)
+      const total = candidates.reduce((sum, { inflight }) => sum + inflight, 0)
+      const mean = Math.max(1, total / candidates.length)
+      const perRequest = (price / mean) * (1 + SMALL_BATCH / mean)
       let [best, most, equals] = [0, -Infinity, 0]
       for (let at = 0; at < candidates.length; at++) {
         const score = fits[at]! - perRequest * loads[at]!

@@ -244,13 +244,13 @@ describe('eldr', () => {
     expect(settled(create(1)).pick(asked(0.96), cluster(11, 8), ctx()).worker).toBe(1)
   })
 
-  it('takes τ more similarity for a sixth of the mean load', () => {
+  it('takes τ more similarity for a sixth of the mean load, and for half of that at a mean of 3', () => {
     for (const tau of [0.05, 0.1, 0.2])
       fc.assert(
         fc.property(fc.nat(40), fc.nat(40), fc.double({ min: 0, max: 1, noNaN: true }), (a, b, x) => {
           const [first, second] = towards(x)
           const mean = Math.max(1, (a + b) / 2)
-          const better = first! - second! - (6 * tau * (a - b)) / mean
+          const better = first! - second! - ((6 * tau * (a - b)) / mean) * (1 + 3 / mean)
           fc.pre(Math.abs(better) > 1e-4)
           expect(create(tau).pick(asked(x), cluster(a, b), ctx()).worker).toBe(better > 0 ? 0 : 1)
         }),
