@@ -83,6 +83,26 @@ describe('gateways with old views, on the shipped trace', () => {
   })
 })
 
+describe('gateways that share nothing, on the shipped trace', () => {
+  it('gain most by eldr with an artifact, and by union without one: the defaults of the Helm chart', async () => {
+    const run = await prepare(study)
+    for (const count of [2, 4]) {
+      const p50 = async (variant: string, path?: string) => {
+        const gateways = { count, viewAgeMs: null }
+        return (await run({ variant, rate: 400, seed: 0, setting: { gateways, artifact: path } })).tpotMs.p50
+      }
+      const [jsq, withoutArtifact, union, eldr] = [
+        await p50('jsq'),
+        await p50('union'),
+        await p50('union', artifact),
+        await p50('eldr', artifact),
+      ]
+      expect(withoutArtifact).toBeLessThan(jsq)
+      expect(eldr).toBeLessThan(0.97 * Math.min(union, withoutArtifact))
+    }
+  })
+})
+
 describe('decode workers in cells, on the shipped trace', () => {
   it('keep most of the gain if a cell is chosen by signature, and lose it cell by cell if at random', async () => {
     const run = await prepare(study)

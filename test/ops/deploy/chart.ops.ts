@@ -5,8 +5,9 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
 import { documentedValues, readmeWith } from '../../../scripts/chart-docs.mjs'
+import { DEFAULT_POLICY } from '../../../src/policy/decode-policy.ts'
 import { readRules } from '../prometheus/expressions.ts'
-import { gatewayIn } from './gateway-config.ts'
+import { gatewayIn, settingsOf } from './gateway-config.ts'
 import { objectsIn, ofKind } from './objects.ts'
 import { problemsOfReferences } from './references.ts'
 import { helm, kustomized, canKustomize, templated, VALUES } from './renderings.ts'
@@ -104,6 +105,25 @@ describe.runIf(helm !== undefined)('the chart', () => {
     const one = await tmp()
     expect(one.volume).toBeUndefined()
     expect(one.config).not.toContain('processes')
+  })
+
+  it('routes by eldr if gateways have an artifact and share nothing, unless a policy is set', async () => {
+    const policyWith = async (...values: string[]) => {
+      const artifact = ['artifact.file=a.safetensors', 'artifact.volume.emptyDir.medium=Memory']
+      const text = await templated('--set', [...artifact, ...values].join(','))
+      return (await settingsOf(objectsIn(text))).routing.policy
+    }
+    expect(await policyWith()).toBe('eldr')
+    expect(await policyWith('replicas=1', 'autoscaling.enabled=true')).toBe('eldr')
+    expect(await policyWith('config.routing.policy=jsq')).toBe('jsq')
+    expect(await policyWith('config.routing.prefillPolicy=round_robin')).toBe('eldr')
+    for (const values of [
+      'replicas=1',
+      'replicaStore.url=redis://valkey:6379',
+      'replicaStore.existingSecret=mine',
+    ])
+      expect(await policyWith(values)).toBe(DEFAULT_POLICY)
+    expect((await settingsOf(objectsIn(await templated()))).routing.policy).toBe(DEFAULT_POLICY)
   })
 
   it('restarts pods only if configuration or tokens change', async () => {

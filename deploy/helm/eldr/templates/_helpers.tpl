@@ -118,7 +118,14 @@ kubernetes:
 {{- $_ := set $own "replicas" (dict "url" .Values.replicaStore.url) -}}
 {{- end -}}
 {{- if .Values.artifact.file -}}
-{{- $_ := set $own "routing" (dict "artifact" (printf "/etc/eldr-artifact/%s" .Values.artifact.file)) -}}
+{{- $routing := dict "artifact" (printf "/etc/eldr-artifact/%s" .Values.artifact.file) -}}
+{{- /* union needs to know the requests of the other gateways, eldr only the centroids, which all have. */ -}}
+{{- $several := or .Values.autoscaling.enabled (gt (int .Values.replicas) 1) -}}
+{{- $shared := or .Values.replicaStore.url .Values.replicaStore.existingSecret -}}
+{{- if and $several (not $shared) (not (dig "routing" "policy" "" .Values.config)) -}}
+{{- $_ := set $routing "policy" "eldr" -}}
+{{- end -}}
+{{- $_ := set $own "routing" $routing -}}
 {{- end -}}
 {{- toYaml (mustMergeOverwrite (deepCopy .Values.config) $own) -}}
 {{- end -}}
