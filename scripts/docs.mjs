@@ -39,10 +39,7 @@ for (const [name, text] of [
   ...(gpuFigure === undefined ? [] : [[`pictures/${STEP_FIGURE}`, gpuFigure]]),
   [
     'guides/scale.md',
-    fillScalePage(readFileSync(docs('guides/scale.md'), 'utf8'), {
-      ...(await saved('scale.json')),
-      decisions: await saved('decision-scale.json'),
-    }),
+    fillScalePage(readFileSync(docs('guides/scale.md'), 'utf8'), await saved('scale.json')),
   ],
 ])
   writeFileSync(docs(name), text)

@@ -1,8 +1,8 @@
 // Simulates the figures of docs/guides/scale.md and writes them to docs/evidence/results/scale.json:
 //   node scripts/scale.mjs [--only staleness,cells,wire,size] [--seeds 3]
 // Parts not named keep their figures. Run `npm run build` first. About ten minutes on two idle cores. The
-// cost of decisions is measured by `node bench/decision-scale.mjs --json
-// docs/evidence/results/decision-scale.json --out docs/evidence/benchmarks-scale.md`.
+// cost of decisions is measured by `node bench/decision-scale.mjs --out
+// docs/evidence/benchmarks-scale.md`.
 import { execFileSync } from 'node:child_process'
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { cpus, tmpdir } from 'node:os'
@@ -57,4 +57,4 @@ try {
 } finally {
   rmSync(folder, { recursive: true })
 }
-if (existsSync(join(root, 'docs', 'evidence', 'results', 'decision-scale.json'))) await import('./docs.mjs')
+await import('./docs.mjs')

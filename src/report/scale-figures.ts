@@ -1,7 +1,4 @@
-/**
- * The files that `scripts/scale.mjs` and `bench/decision-scale.mjs` write, and that fill the tables of
- * docs/guides/scale.md.
- */
+/** The file that `scripts/scale.mjs` writes, and that fills the tables of docs/guides/scale.md. */
 import type { Interval } from '../sim/confidence.ts'
 
 export interface ScaleFigures {
@@ -11,7 +8,6 @@ export interface ScaleFigures {
   readonly cells: { readonly rows: readonly CellFigures[] }
   readonly wire: WireFigures
   readonly size: { readonly rows: readonly SizeFigures[] }
-  readonly decisions: { readonly about: string; readonly data: readonly DecisionFigures[] }
 }
 
 interface Measured {
@@ -65,16 +61,4 @@ export interface SizeFigures {
   readonly inflight: number
   readonly cpuSeconds: number
   readonly peakBytes: number
-}
-
-/** Times in milliseconds. */
-export interface DecisionFigures {
-  readonly model: string
-  readonly layers: number
-  readonly experts: number
-  readonly workers: number
-  readonly policy: string
-  readonly pick: number
-  readonly dispatched: number
-  readonly released: number
 }

@@ -1,36 +1,27 @@
 /**
- * The tables of docs/guides/scale.md, from docs/evidence/results/scale.json and decision-scale.json. Each
- * replaces the text between two marker comments of the page; the rest of the page is written by hand.
+ * The tables of docs/guides/scale.md, from docs/evidence/results/scale.json. Each replaces the text
+ * between two marker comments of the page; the rest of the page is written by hand.
  */
 import { changeText } from './simulation-measures.ts'
 import { cellText } from './exhibit-cells.ts'
 import { markdownTable } from './markdown-table.ts'
 import { fixed, whole } from './numbers.ts'
 import { bytes } from './terminal.ts'
-import type {
-  CellFigures,
-  DecisionFigures,
-  ScaleFigures,
-  SizeFigures,
-  StaleFigures,
-  WireFigures,
-} from './scale-figures.ts'
+import type { CellFigures, ScaleFigures, SizeFigures, StaleFigures, WireFigures } from './scale-figures.ts'
 
 /** Requests per second and gateways for the traffic between gateways. */
 const RATE = 10_000
 const GATEWAYS = 8
-/** Requests per worker, for the memory of requests in flight. */
-const REQUESTS_PER_WORKER = 40
+/** Younger views than this cost nothing, in milliseconds. */
+const YOUNG_MS = 20
 /** The page has what a decision needs; the file has the other runs. */
 const ALL_ROWS = 'All runs are in [scale.json](../evidence/results/scale.json)'
 
 export function fillScalePage(page: string, figures: ScaleFigures): string {
   const tables: Readonly<Record<string, string>> = {
-    'staleness-2P8D': `${stalenessTable(figures.staleness.clusters, '2P8D')}\n\n${ALL_ROWS}, with 2 and 4 gateways, \`power_of_two\` and \`round_robin\`.`,
+    'staleness-2P8D': `${stalenessTable(figures.staleness.clusters, '2P8D')}\n\n${ALL_ROWS}, with 2 and 4 gateways, views of 5 ms, \`power_of_two\` and \`round_robin\`.`,
     'staleness-64D': stalenessTable(figures.staleness.clusters, '64D'),
     cells: `${cellTable(figures.cells.rows)}\n\n${ALL_ROWS}.`,
-    decisions: decisionTable(figures.decisions.data),
-    'decisions-on': figures.decisions.about,
     wire: wireTable(figures.wire),
     size: sizeTable(figures.size.rows),
   }
@@ -57,8 +48,10 @@ function stalenessTable(clusters: ScaleFigures['staleness']['clusters'], topolog
   const max = Math.max(...rows.map(({ gateways }) => gateways))
   const anticipating = rows.filter(row => row.anticipating)
   const shown = rows.filter(
-    ({ policy, gateways, anticipating: own }) =>
-      !own && (gateways === 1 || gateways === max) && anticipating.some(other => other.policy === policy),
+    ({ policy, gateways, viewAgeMs, anticipating: own }) =>
+      !own &&
+      (gateways === 1 || (gateways === max && (viewAgeMs ?? Infinity) >= YOUNG_MS)) &&
+      anticipating.some(other => other.policy === policy),
   )
   const same = (a: StaleFigures, b: StaleFigures) =>
     a.policy === b.policy && a.gateways === b.gateways && a.viewAgeMs === b.viewAgeMs
@@ -100,30 +93,6 @@ function cellTable(rows: readonly CellFigures[]): string {
         row.by === null ? `${fixed(row.p99.mean, 2)} ms` : change(row.p99Change),
         fixed(row.imbalance.mean, 2),
       ]),
-  )
-}
-
-function decisionTable(data: readonly DecisionFigures[]): string {
-  const us = (ms: number) => `${fixed(1000 * ms, ms < 0.1 ? 1 : 0)} µs`
-  const shapes = [...new Set(data.map(({ model, workers }) => `${model}|${workers}`))]
-  return markdownTable(
-    ['model', 'workers', 'jsq', 'band', 'union', 'worker state', 'request state'],
-    1,
-    shapes.map(key => {
-      const of = (policy: string) =>
-        data.find(one => `${one.model}|${one.workers}` === key && one.policy === policy)!
-      const union = of('union')
-      return [
-        `${union.model}, ${union.layers} × ${union.experts}`,
-        whole(union.workers),
-        us(of('jsq').pick),
-        us(of('band').pick),
-        us(union.pick),
-        // Per cell: two 4-byte numbers for each worker, and one 2-byte number for each request in flight.
-        bytes(8 * union.layers * union.experts * union.workers),
-        bytes(2 * union.layers * union.experts * union.workers * REQUESTS_PER_WORKER),
-      ]
-    }),
   )
 }
 
