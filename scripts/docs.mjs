@@ -13,7 +13,7 @@ import { driftPage } from '../dist/report/drift-page.js'
 import { errorsPage } from '../dist/report/errors-page.js'
 import { gpuPage } from '../dist/served/gpu-page.js'
 import { readEvidence } from '../dist/served/read-evidence.js'
-import { resultText } from '../dist/report/result-text.js'
+import { resultText, writeCompressed } from '../dist/report/result-text.js'
 import { STEP_FIGURE, stepFigure } from '../dist/served/step-section.js'
 import { fillScalePage } from '../dist/report/scale-page.js'
 
@@ -32,7 +32,7 @@ for (const [name, text] of [
   ['reference/api.md', apiPage()],
   ['openapi.json', documentText()],
   ['evidence/results.md', resultsPage(whole, cut)],
-  ...resultsData(whole, cut).map(([name, text]) => [`evidence/${name}`, text]),
+  ...resultsData(whole, cut).map(({ path, text }) => [`evidence/${path}`, text]),
   ['evidence/gpu.md', gpuPage(gpu)],
   ['evidence/harm.md', harmPage(await saved('harm.json'), await saved('harm-live.json'))],
   ['evidence/drift.md', driftPage(await saved('drift.json'))],
@@ -42,4 +42,5 @@ for (const [name, text] of [
     fillScalePage(readFileSync(docs('guides/scale.md'), 'utf8'), await saved('scale.json')),
   ],
 ])
-  writeFileSync(docs(name), text)
+  if (name.endsWith('.gz')) await writeCompressed(docs(name), text)
+  else writeFileSync(docs(name), text)

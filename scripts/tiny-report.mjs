@@ -1,7 +1,7 @@
-// Prints the tables of docs/guides/tiny.md from data/tiny6-prompts.*: fitted on the calibration prompts,
+// Writes docs/evidence/tiny.md from data/tiny6-prompts.*: fitted on the calibration prompts,
 // simulated on the held-out ones. The results are the same on every machine. Run `npm run build` first.
 import { execFileSync } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -10,7 +10,7 @@ import { writeSafetensors } from '../dist/trace/safetensors-write.js'
 import { withTrace } from '../dist/trace/trace.js'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
-const page = join(root, 'docs', 'guides', 'tiny.md')
+const page = join(root, 'docs', 'evidence', 'tiny.md')
 const out = mkdtempSync(join(tmpdir(), 'eldr-tiny-'))
 const MIXES = {
   task: ['code', 'math', 'medical', 'legal'],
@@ -151,6 +151,8 @@ const rhoOf = (fit, name) =>
     .replace('-', '−') ?? '·'
 const transforms = ['count', 'count-idf', 'sqrt', 'binary', 'recent', 'recent-idf']
 const tables = [
+  '# Routing with the tiny model',
+  'Written by `node scripts/tiny-report.mjs`. *task* is four English task domains, *languages* is six languages, *all* is both. No choice in the fit used the held-out prompts. Loads with more requests in flight than there are held-out prompts are left out.',
   '**Quality ρ** of each transform over all layers; the last columns show the chosen transform, the selected layers, and its ρ on them:',
   markdown(
     ['prompts', 'calibration', 'held out', ...transforms, 'chosen', 'layers', 'ρ'],
@@ -193,8 +195,4 @@ const tables = [
     measured.flatMap(({ cells }) => cells),
   ),
 ].join('\n\n')
-const [BEGIN, END] = ['<!-- tables: node scripts/tiny-report.mjs -->', '<!-- end of tables -->']
-const text = readFileSync(page, 'utf8')
-const [before, after] = [text.slice(0, text.indexOf(BEGIN) + BEGIN.length), text.slice(text.indexOf(END))]
-writeFileSync(page, `${before}\n\n${tables}\n\n${after}`)
-console.log(tables)
+writeFileSync(page, `${tables}\n`)

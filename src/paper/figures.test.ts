@@ -8,6 +8,7 @@ import { RECIPE } from './fits.ts'
 import { moeLayerExhibit } from './moe-layer.ts'
 import { tracesIn } from './traces.ts'
 import type { ExhibitNumber } from '../report/exhibit.ts'
+import { resultText } from '../report/result-text.ts'
 
 const root = new URL('../../', import.meta.url)
 const json = (path: string) => JSON.parse(readFileSync(new URL(path, root), 'utf8')) as never
@@ -20,9 +21,9 @@ describe('Fig. 2', () => {
     expect(finding).toContain('4.9 times')
   })
 
-  it.runIf(existsSync(new URL('bench/gpu/results/h200-raw.json', root)))(
+  it.runIf(existsSync(new URL('bench/gpu/results/h200-raw.json.br', root)))(
     'ships the measurements of the benchmark',
-    () => {
+    async () => {
       interface Fitted {
         shapes: Record<string, { fig2: { rows: { active: number; us_per_layer: number }[] } }>
       }
@@ -31,7 +32,7 @@ describe('Fig. 2', () => {
       }
       const [fitted, raw]: [Fitted, Raw] = [
         json('bench/gpu/results/h200-fitted.json'),
-        json('bench/gpu/results/h200-raw.json'),
+        JSON.parse(await resultText(new URL('bench/gpu/results/h200-raw.json.br', root))) as never,
       ]
       const { shapes }: { shapes: { name: string; layerUs: unknown; stepUs: unknown }[] } =
         json('data/moe-layer-h200.json')

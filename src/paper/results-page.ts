@@ -2,6 +2,7 @@
  * docs/evidence/results.md and its data files, from two saved reports: the whole traces and the shipped cut.
  * The page shows the whole traces, and the cut only where its verdict differs.
  */
+import { basename } from 'node:path'
 import type { Exhibit, ExhibitReport, ExhibitTable } from '../report/exhibit.ts'
 import { exhibitCsv } from '../report/exhibit-csv.ts'
 import { exhibitMarkdown, inline } from '../report/exhibit-markdown.ts'
@@ -29,11 +30,13 @@ const TABLE_ONLY = new Set([
 /** Columns of the first table that the page leaves out. */
 const HIDDEN_COLUMNS: Readonly<Record<string, RegExp>> = { bursts: /TTFT|^requests|^batch/ }
 
-export const dataFile = (id: string): string => `results/${id}.csv`
+/** Larger data files are compressed. */
+const MAX_PLAIN_CHARS = 20_000
 
 export function resultsPage(whole: ExhibitReport, cut: ExhibitReport): string {
   const originals = new Map(exhibitsOf(whole).map(exhibit => [exhibit.id, exhibit]))
   const cutExhibits = new Map(exhibitsOf(cut).map(exhibit => [exhibit.id, exhibit]))
+  const files = new Map(resultsData(whole, cut).map(({ id, path }) => [id, path]))
   const body = exhibitMarkdown(
     {
       ...whole,
@@ -44,13 +47,13 @@ export function resultsPage(whole: ExhibitReport, cut: ExhibitReport): string {
       before: ({ id }) => [verdictText(originals.get(id)!)],
       after: ({ id }) => [
         ...cutBlocks(originals.get(id)!, cutExhibits.get(id)!),
-        `**Data:** [${id}.csv](${dataFile(id)})`,
+        `**Data:** [${basename(files.get(id)!)}](${files.get(id)!})`,
       ],
     },
   )
   const [head = '', ...sections] = body.split(/^(?=## )/m)
   return `${head}${about(whole, cut).join('\n\n')}\n\n${sections.join('')}
-\`npm run docs\` writes this page and the CSV files from \`results/whole.json.br\` and \`results/cut.json.br\` (Brotli); \`node scripts/results.mjs\` writes those.
+\`npm run docs\` writes this page and the CSV files (large ones as \`.csv.gz\`) from \`results/whole.json.br\` and \`results/cut.json.br\` (Brotli); \`node scripts/results.mjs\` writes those.
 `
 }
 
@@ -66,16 +69,23 @@ function about(whole: ExhibitReport, cut: ExhibitReport): string[] {
   ]
 }
 
-/** [path below docs/evidence, text] of each data file. */
-export function resultsData(whole: ExhibitReport, cut: ExhibitReport): [path: string, text: string][] {
+export interface DataFile {
+  readonly id: string
+  /** Below docs/evidence. */
+  readonly path: string
+  readonly text: string
+}
+
+export function resultsData(whole: ExhibitReport, cut: ExhibitReport): DataFile[] {
   const cutExhibits = exhibitsOf(cut)
-  return exhibitsOf(whole).map(exhibit => [
-    dataFile(exhibit.id),
-    exhibitCsv([
+  return exhibitsOf(whole).map(exhibit => {
+    const { id } = exhibit
+    const text = exhibitCsv([
       { traces: 'whole', exhibit },
-      ...cutExhibits.filter(({ id }) => id === exhibit.id).map(other => ({ traces: 'cut', exhibit: other })),
-    ]),
-  ])
+      ...cutExhibits.filter(other => other.id === id).map(other => ({ traces: 'cut', exhibit: other })),
+    ])
+    return { id, path: `results/${id}.csv${text.length > MAX_PLAIN_CHARS ? '.gz' : ''}`, text }
+  })
 }
 
 const exhibitsOf = ({ sections }: ExhibitReport): Exhibit[] => sections.flatMap(({ exhibits }) => exhibits)
