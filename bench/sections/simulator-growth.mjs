@@ -10,7 +10,7 @@ export async function decoders({ measure, artifactFor, quick }) {
   for (const decoders of quick ? [8, 16] : [8, 16, 64, 256]) {
     const requests = (quick ? 100 : 300) * decoders
     const runs = {}
-    for (const policy of ['jsq', 'eldr', 'union']) {
+    for (const policy of ['jsq', 'band', 'union']) {
       const artifact = await artifactFor(policy, decoders)
       const perSecond = decoders * PER_DECODER_PER_SECOND
       runs[policy] = await measure(`${decoders}D ${policy}`, {
@@ -36,7 +36,7 @@ export async function decoders({ measure, artifactFor, quick }) {
     notes: [
       `Million tokens per second at ${PER_DECODER_PER_SECOND.toFixed(1)} requests per second and worker, with requests in proportion. Rows are drawn with replacement. Clusters by \`eldr refit\`. A decision reads every worker, a step only its own batch.`,
     ],
-    tables: [{ head: ['decode workers', 'requests', 'jsq', 'eldr', 'union', 'batch under each'], rows }],
+    tables: [{ head: ['decode workers', 'requests', 'jsq', 'band', 'union', 'batch under each'], rows }],
     data,
   }
 }

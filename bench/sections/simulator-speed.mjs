@@ -10,8 +10,8 @@ const TARGET = { jsq: 2, union: 1 }
 const WAYS = [
   { name: 'jsq', policy: 'jsq' },
   { name: 'jsq, rows drawn with replacement', policy: 'jsq', rows: 'replacement', target: null },
-  { name: 'eldr', policy: 'eldr' },
-  { name: 'eldr, signature per request', policy: 'eldr', fresh: true },
+  { name: 'band', policy: 'band' },
+  { name: 'band, signature per request', policy: 'band', fresh: true },
   { name: 'union', policy: 'union' },
   { name: 'union, prediction per request', policy: 'union', fresh: true, target: null },
 ]
