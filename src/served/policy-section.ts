@@ -33,7 +33,7 @@ export function policySection(experiments: readonly ServedExperiment[]): string[
   if (experiments.length === 0) return []
   return [
     '## TPOT by policy, GPU-served',
-    'Policies took turns, round by round, each with the same requests at the same times. Times and counts are means over the rounds; changes are against jsq of the same round, mean ± 95 % interval over the rounds. *Experts* are the distinct experts of a step, mean over the layers, as the plugin counts them. `band` is the paper’s rule. *Guarded* runs have `eldr` too, which is the paper’s rule with a bound on harm; the others were run before it was built.',
+    'Policies took turns, round by round, each with the same requests at the same times. Times and counts are means over the rounds; changes are against jsq of the same round, mean ± 95 % interval over the rounds. *Experts* are the distinct experts of a step, mean over the layers, as the plugin counts them. `band` is the paper’s rule. *Guarded* runs have `eldr` too, which is the paper’s rule with a bound on harm, from before its price of load rose in small batches (at a batch of 10 by 30 %); the others were run before it was built.',
     ...experiments.flatMap(experimentBlocks),
   ]
 }

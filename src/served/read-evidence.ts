@@ -44,7 +44,8 @@ export async function readEvidence(folder: URL): Promise<GpuEvidence> {
   return { results, predictions, predictedWith, shapes: await shapesOf(results) }
 }
 
-const presentName = (policy: string): string => (policy === 'eldr' ? 'band' : policy)
+const PRESENT_NAMES: Readonly<Record<string, string>> = { eldr: 'band' }
+const presentName = (policy: string): string => PRESENT_NAMES[policy] ?? policy
 
 /** Profiles of the engines that ran alone, beside those of the same shape in plain torch. */
 async function shapesOf(results: readonly ServedResult[]): Promise<ProfiledShape[]> {
