@@ -127,7 +127,19 @@ export const UNION = {
   reasons: ['least_cost'],
   herds: true,
   setting: 'prediction',
-  create({ workers, artifact, shape, cost = DEFAULT_COST, learnt, predictor = predictorOf({ artifact, shape }) }) {
-    return union({ workers, layers: artifact?.about.layers ?? shape!.layers, predictor, cost: learnt ?? cost })
+  create({
+    workers,
+    artifact,
+    shape,
+    cost = DEFAULT_COST,
+    learnt,
+    predictor = predictorOf({ artifact, shape }),
+  }) {
+    return union({
+      workers,
+      layers: artifact?.about.layers ?? shape!.layers,
+      predictor,
+      cost: learnt ?? cost,
+    })
   },
 } as const satisfies PolicyDescriptor

@@ -13,7 +13,8 @@ import {
   DEFAULT_PREFILL_POLICY,
   type PrefillPolicyName,
 } from '../policy/prefill-policy.ts'
-import { learntCosts, type UnionCost } from '../policy/step-cost.ts'
+import { learntCosts } from '../policy/learnt-costs.ts'
+import type { UnionCost } from '../policy/step-cost.ts'
 import { DEFAULT_COST } from '../policy/union.ts'
 import type { ArrivalSpec } from './arrivals.ts'
 import { type BenchLoad, benchRun } from './bench-load.ts'
