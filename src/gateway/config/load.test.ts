@@ -43,6 +43,7 @@ describe('without any source', () => {
         policy: 'union',
         prefillPolicy: 'prefix_hash',
         tau: 0.1,
+        stepCost: 'learnt',
         prefixTokens: 256,
         prefixLoadFactor: 1.25,
         minCovered: 0.5,
