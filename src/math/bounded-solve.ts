@@ -1,6 +1,7 @@
 /**
- * Minimum of ½·xᵀAx − bᵀx within bounds, for a few variables and a positive definite A: solves, fixes the
- * variable that is farthest outside at its bound, and solves for the others again.
+ * Solves Ax = b for a few variables within bounds; A is positive definite. As long as a variable is outside
+ * its bounds, the one farthest outside is fixed at its bound and the others are solved for again: the least
+ * squares solution within the bounds, or close to it if several bounds are reached.
  */
 export function boundedSolve(
   matrix: ArrayLike<number>,

@@ -137,6 +137,7 @@ const SAMPLES: Readonly<Record<string, readonly [string, unknown]>> = {
   ELDR_REPLICA_STORE: ['valkey://:pw@10.0.0.9:6379/2', 'valkey://:pw@10.0.0.9:6379/2'],
   ELDR_REPLICA_ID: ['east-1', 'east-1'],
   ELDR_PROFILE: ['h200-first', 'h200-first'],
+  ELDR_STEP_COST: ['fixed', 'fixed'],
   ELDR_PREFIX_TOKEN_COUNT: ['128', 128],
   ELDR_PREFIX_HASH_LOAD_FACTOR: ['2', 2],
   ELDR_REQUEST_TIMEOUT_SECS: ['1.1', 1100],

@@ -23,7 +23,7 @@ export function addCostGauges(metrics: Metrics, sources: () => CostSources): voi
     })
   gauge(
     'eldr_step_cost_base_seconds',
-    'Learnt cost of a decode step, part of an empty batch. Absent unless the policy is union and the worker has had streams of 8 tokens or more',
+    'Learnt cost of a decode step, part of an empty batch. Absent until union has had 16 streams of 8 tokens or more, and one on this worker',
     cost => MICROSECOND * cost.base,
   )
   gauge(
