@@ -25,8 +25,14 @@ export interface LearntCosts extends Required<StepCosts> {
 const FIRST_STREAMS = 16
 /** The influence of a stream on the shape halves with this many streams after it, of all workers. */
 const SHAPE_HALF_LIFE = 2_000
-/** Weight of the prior, in streams. */
-const PRIOR_WEIGHT = 1
+/**
+ * Weight of the prior, in streams. Errors in the expected experts make requests look more expensive than they
+ * are, and experts cheaper: a strong prior limits that. Chosen among 1, 10, 40 and 160 on calibration traces
+ * (bench/step-cost.mjs --held-out): below 40 it costs up to 1.5 points of p50. The price: 5,000 streams cover
+ * only a third of the way to parts that are very different from the prior. The time of a whole step, and so
+ * the speed of each worker, does not depend on it.
+ */
+const PRIOR_WEIGHT = 40
 /** The share of each part in a step is at least the prior's divided by this. */
 const MAX_BELOW_PRIOR = 8
 /** The shape is computed again after this many streams. */
@@ -41,8 +47,8 @@ const FIRST_SPEED_STREAMS = 8
 /** Bound on how many times slower or faster than the cluster a worker can be. */
 const MAX_SPEED = Math.log(2)
 /**
- * Smaller differences of speed are mostly errors in the expected experts, and a difference of this size counts
- * half. Chosen among 0, 0.06 and 0.12 on calibration traces (bench/step-cost.mjs --held-out).
+ * Smaller differences of speed are mostly errors in the expected experts: a difference of this size counts
+ * half. Streams of workers that differ more count less for the shape.
  */
 const SIMILAR_SPEED = 0.06
 /**
