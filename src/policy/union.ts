@@ -2,6 +2,8 @@ import { byLoad } from './by-load.ts'
 import type { DecodePolicy, PolicyDescriptor, RoutableRequest } from './decode-policy.ts'
 import { loadsOf } from './load.ts'
 import { type Predictor, predictorOf } from './predictor.ts'
+import { createStreamAverages } from './stream-averages.ts'
+import { fixedCosts, type StepCosts, type UnionCost } from './step-cost.ts'
 import { createUnionState, logsOf } from './union-state.ts'
 
 export interface UnionOptions {
@@ -9,20 +11,11 @@ export interface UnionOptions {
   /** MoE layers of the model, as in counts. */
   readonly layers: number
   readonly predictor: Predictor
-  readonly cost: UnionCost
+  /** Cost of a step: the same on all workers, or of each of them. */
+  readonly cost: UnionCost | StepCosts
   /** Override the two constants below, for studies (bench/union-rule.mjs). */
   readonly expectedArrivals?: number
   readonly tail?: number
-}
-
-/** Cost of a decode step, in any unit: only ratios matter. `cost/profile.ts` derives it from a profile. */
-export interface UnionCost {
-  /** Of an empty batch. */
-  readonly base: number
-  /** Per active expert in every layer. */
-  readonly perExpert: number
-  /** Per request in the batch. */
-  readonly perRequest: number
 }
 
 /**
@@ -62,6 +55,8 @@ export function union({
 }: UnionOptions): DecodePolicy {
   const state = createUnionState(workers, predictor.cells)
   const growth = new Float32Array(workers)
+  const costs = 'of' in cost ? cost : fixedCosts(cost)
+  const averages = costs.observe && createStreamAverages(workers)
   const logsOn = new Map<RoutableRequest, Uint16Array>()
   const changes = new Uint32Array(workers)
 
@@ -84,9 +79,11 @@ export function union({
         const added = known
           ? growth[worker]!
           : (unshared ??= chances.reduce((sum, chance) => sum + chance, 0))
-        const stepTime =
-          cost.base + cost.perExpert * ((known ? state.unionOf(worker) : 0) / layers) + cost.perRequest * load
-        const longer = cost.perExpert * (added / layers) + cost.perRequest
+        const experts = known ? state.unionOf(worker) / layers : 0
+        if (known) averages?.saw(worker, experts, candidates[at]!.inflight)
+        const { base, perExpert, perRequest } = costs.of(worker)
+        const stepTime = base + perExpert * experts + perRequest * load
+        const longer = perExpert * (added / layers) + perRequest
         const price = stepTime ** tail * (stepTime + longer * (1 + expectedArrivals + load))
         if (price > least) continue
         equals = price < least ? 1 : equals + 1
@@ -102,8 +99,11 @@ export function union({
       logsOn.set(request, logs)
       state.add(worker, logs, 1)
       changes[worker]!++
+      averages?.begin(request, worker, state.unionOf(worker) / layers)
     },
-    released(request, worker) {
+    released(request, worker, tokenUs) {
+      const stream = averages?.end(request)
+      if (stream !== undefined && tokenUs !== undefined) costs.observe!(worker, { tokenUs, ...stream })
       const logs = logsOn.get(request)
       if (logs === undefined) return
       logsOn.delete(request)
@@ -127,7 +127,19 @@ export const UNION = {
   reasons: ['least_cost'],
   herds: true,
   setting: 'prediction',
-  create({ workers, artifact, shape, cost = DEFAULT_COST, predictor = predictorOf({ artifact, shape }) }) {
-    return union({ workers, layers: artifact?.about.layers ?? shape!.layers, predictor, cost })
+  create({
+    workers,
+    artifact,
+    shape,
+    cost = DEFAULT_COST,
+    learnt,
+    predictor = predictorOf({ artifact, shape }),
+  }) {
+    return union({
+      workers,
+      layers: artifact?.about.layers ?? shape!.layers,
+      predictor,
+      cost: learnt ?? cost,
+    })
   },
 } as const satisfies PolicyDescriptor
