@@ -9,6 +9,7 @@ import { LoopDelay } from '../observe/metrics/loop-delay.ts'
 import { createMetricsListener } from '../control/admin/metrics-listener.ts'
 import { Admission } from '../http/admission.ts'
 import type { Settings } from '../config/settings.ts'
+import { Experiments } from '../control/experiment/experiments.ts'
 import type { AdminContext } from '../control/admin/admin-context.ts'
 import type { FlowContext } from '../flow/context.ts'
 import { drained } from '../flow/drain.ts'
@@ -32,6 +33,7 @@ import { createLog, type Log, RateLimitedLog } from '../observe/log/log.ts'
 import { LogLevelControl } from '../observe/log/log-level.ts'
 import { LostWorkers } from '../routing/lost-workers.ts'
 import { Metrics } from '../observe/metrics/metrics.ts'
+import { ShadowCounts } from '../observe/shadow-counts.ts'
 import { localPlacementClient, type LocalPlacementClient } from '../routing/placement-client.ts'
 import { readyReplicas } from '../scale/replicas/start-replicas.ts'
 import { RetryBudget } from '../routing/retry-budget.ts'
@@ -69,6 +71,7 @@ export interface Gateway {
   readonly url: string
   readonly context: GatewayContext
   readonly control: RoutingControl
+  readonly experiments: Experiments
   readonly admission: Admission
   readonly placement: LocalPlacementClient
   /** Routes of the admin API. */
@@ -164,12 +167,15 @@ export async function startGateway(
     followers: [events, feed],
     rejected: logRejectedCounts(log, rateLimitedLog, () => readsCounts(descriptorOf(control.policy))),
   })
+  let experimentsStarted: Experiments | undefined
+  const shadow = new ShadowCounts(settings.routing.shadow)
   const { control, router } = await orCleanUp(() =>
     startRouting(settings, files, {
       registry,
       decisions,
       log,
       replicas,
+      shadow,
       unreachable: worker => watch.health.passiveFailure(worker),
       artifactLoaded: hosting?.artifactLoaded,
       changed(change) {
@@ -177,11 +183,15 @@ export async function startGateway(
         metrics.routingChanges.inc({ cause: change.cause })
         if (change.cause === 'artifact' || change.cause === 'refit') insight.fit.forget()
         feed.events.add('routing', change.routing.policy, change.cause)
-        hosting?.routingChanged(change)
+        // A new owner starts with the policy that the experiment would have restored.
+        const { routing } = change
+        hosting?.routingChanged({ ...change, routing: { ...routing, ...experimentsStarted?.restores } })
       },
     }),
   )
   cleanups.push(() => control.close())
+  const experiments = new Experiments({ control, log, hasReplicas: replicas !== undefined })
+  experimentsStarted = experiments
   replicas?.start(control, router)
   cleanups.push(() => replicas?.stop())
   const discovery = await orCleanUp(() => discover?.({ registry, metrics, log, memoryOf: hosting?.memoryOf }))
@@ -204,6 +214,7 @@ export async function startGateway(
     draining: () => handler.draining,
     discovery,
     replicas,
+    shadow,
   }))
   const placement = localPlacementClient({ registry, router, budget })
   const context: GatewayContext = {
@@ -221,6 +232,7 @@ export async function startGateway(
         rateLimitedLog,
         insight,
         pace,
+        ended: stream => experiments.streamEnded(stream),
         restarts: watch.restarts,
         tracer: tracing?.tracer,
       }),
@@ -244,6 +256,8 @@ export async function startGateway(
       elsewhere: hosting?.elsewhere,
       discovery,
       replicas,
+      shadow,
+      experiments,
     },
     events,
     { feed, plane },
@@ -280,6 +294,7 @@ export async function startGateway(
 
   function drain(): void {
     handler.draining = true
+    experiments.close()
     admin.close()
   }
 
@@ -293,6 +308,7 @@ export async function startGateway(
     url: `${settings.server.tls === undefined ? 'http' : 'https'}://${address}`,
     context,
     control,
+    experiments,
     admission,
     placement,
     routes: admin.routes,

@@ -15,6 +15,7 @@ import {
   PACES,
   readHandoff,
   readMaybe,
+  readStream,
   roleByte,
   roleOf,
   ROOM,
@@ -116,6 +117,7 @@ export class RelaySession {
     if (kind === ASK.ended) return this.#tickets.end(id, ENDS[frame.byte()] ?? 'ignored', readMaybe(frame))
     if (kind === ASK.pace)
       return this.#parts.pace[PACES[frame.byte()] ?? 'onWorker'](frame.text(), frame.number())
+    if (kind === ASK.streamEnded) return this.#parts.streamEnded?.(readStream(frame))
     if (kind === ASK.requestCame) return placement.requestCame()
     if (kind === ASK.leave) return this.#leave()
     if (kind === ASK.passiveFailure) return this.#parts.health.passiveFailure(frame.text())
