@@ -49,8 +49,9 @@ const TAIL = 0.5
  * Sends a request where it costs least, given the requests on each worker now (not in the paper; see
  * docs/start/concepts.md). For each worker it estimates the experts that a step activates, U, and those that
  * the request would add, G. A step there takes T now and ΔT longer with the request: its own steps take
- * T + ΔT, and each of the n requests there, and of the expected arrivals, waits ΔT more. It needs no
- * clusters; a fit improves the prediction.
+ * T + ΔT, and each of the n requests there, and of the expected arrivals, waits ΔT more. On the worker that
+ * holds the KV cache of the conversation, its steps are shorter by what that saves. It needs no clusters; a
+ * fit improves the prediction.
  */
 export function union({
   workers,
@@ -78,6 +79,7 @@ export function union({
       let least = Infinity
       let equals = 0
       const loads = loadsOf(candidates)
+      const { holder } = request
       for (const [at, { worker }] of candidates.entries()) {
         const load = loads[at]!
         const known = worker < workers
@@ -87,7 +89,8 @@ export function union({
         const stepTime =
           cost.base + cost.perExpert * ((known ? state.unionOf(worker) : 0) / layers) + cost.perRequest * load
         const longer = cost.perExpert * (added / layers) + cost.perRequest
-        const price = stepTime ** tail * (stepTime + longer * (1 + expectedArrivals + load))
+        const saved = holder?.worker === worker ? holder.savedUsPerStep : 0
+        const price = stepTime ** tail * (stepTime - saved + longer * (1 + expectedArrivals + load))
         if (price > least) continue
         equals = price < least ? 1 : equals + 1
         if (equals === 1 || ctx.random() * equals < 1) best = worker // ties have equal chances
@@ -126,6 +129,7 @@ export const UNION = {
   needs: ['counts'],
   reasons: ['least_cost'],
   herds: true,
+  pricesHolder: true,
   setting: 'prediction',
   create({ workers, artifact, shape, cost = DEFAULT_COST, predictor = predictorOf({ artifact, shape }) }) {
     return union({ workers, layers: artifact?.about.layers ?? shape!.layers, predictor, cost })

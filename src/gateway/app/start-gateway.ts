@@ -164,13 +164,14 @@ export async function startGateway(
     followers: [events, feed],
     rejected: logRejectedCounts(log, rateLimitedLog, () => readsCounts(descriptorOf(control.policy))),
   })
-  const { control, router } = await orCleanUp(() =>
+  const { control, router, conversations } = await orCleanUp(() =>
     startRouting(settings, files, {
       registry,
       decisions,
       log,
       replicas,
       unreachable: worker => watch.health.passiveFailure(worker),
+      keepsKv: engine.keepsKv,
       artifactLoaded: hosting?.artifactLoaded,
       changed(change) {
         events.publish('routing', change)
@@ -181,6 +182,7 @@ export async function startGateway(
       },
     }),
   )
+  watch.onRestart(worker => conversations?.lost(worker))
   cleanups.push(() => control.close())
   replicas?.start(control, router)
   cleanups.push(() => replicas?.stop())

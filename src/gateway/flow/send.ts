@@ -1,5 +1,6 @@
 /** Sends one attempt whose response goes to the client, reports it, and ends its placement. */
 import type { Handoff } from '../engines/engine.ts'
+import type { ClientRequest } from '../http/client-request.ts'
 import { Attempt, type AttemptEnd } from '../observe/request-observer.ts'
 import { NEVER } from '../routing/lost-workers.ts'
 import type { DecodePlacement, Placement } from '../routing/placement.ts'
@@ -52,11 +53,25 @@ export async function sendGeneration(
     placement.end('ignored')
     throw error
   }
-  if (end.kind === 'served' && end.status === 200) placement.end('succeeded')
+  if (end.kind === 'served' && end.status === 200) placement.end('succeeded', false, attempt.tokens)
   else if (end.kind !== 'failed') placement.end('ignored')
   // A worker that has no room has not failed.
   else placement.end(end.status === 429 ? 'ignored' : 'failed', isUnreachable(end.failure.kind))
   return end
+}
+
+/**
+ * A non-streamed response shows nothing before its end: it may take as long as a stream of as many tokens.
+ * `prefillMs`: added where the worker prefills as well.
+ */
+export function limitsOf(
+  { settings }: FlowContext,
+  { stream, maxTokens }: ClientRequest,
+  prefillMs = 0,
+): LegLimits {
+  const { firstTokenMs, betweenTokensMs, requestMs } = settings.timeouts
+  const restMs = stream ? 0 : Math.max(0, (maxTokens ?? Infinity) - 1) * betweenTokensMs
+  return { firstByteMs: Math.min(requestMs, prefillMs + firstTokenMs + restMs), betweenTokensMs }
 }
 
 export interface Sent {

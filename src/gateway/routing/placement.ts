@@ -3,6 +3,7 @@ import type { Dispatch } from '../../cluster/registry.ts'
 import type { WorkerSpec } from '../../cluster/worker.ts'
 import type { Decision } from '../../policy/decode-policy.ts'
 import type { DecisionRecord } from '../observe/decision-log.ts'
+import type { ConversationStep } from '../observe/request-observer.ts'
 
 /** `ignored`: the request ended, and the worker is not to blame. */
 export type PlacementEnd = 'succeeded' | 'failed' | 'ignored'
@@ -13,9 +14,9 @@ export interface Placement {
   readonly index: number
   /**
    * Gives the request back: load, breaker and policy state follow from it. Later calls do nothing.
-   * `unreachable`: the worker did not respond; its health is checked at once.
+   * `unreachable`: the worker did not respond; its health is checked at once. `tokens`: of the response.
    */
-  end(how: PlacementEnd, unreachable?: boolean): void
+  end(how: PlacementEnd, unreachable?: boolean, tokens?: number): void
 }
 
 export interface DecodePlacement extends Placement {
@@ -26,13 +27,15 @@ export interface DecodePlacement extends Placement {
   readonly similarity: number | undefined
   /** Share of the prompt covered by counts. */
   readonly covered: number | undefined
+  /** Undefined for a request that continues no known conversation. */
+  readonly conversation: ConversationStep | undefined
   /** Absent if there is no reader for it. */
   readonly record?: DecisionRecord
 }
 
 interface Follows {
   /** Takes the request out of the policy's state. */
-  readonly left?: () => void
+  readonly left?: (how: PlacementEnd, tokens: number) => void
   readonly unreachable?: ((worker: string) => void) | undefined
 }
 
@@ -55,12 +58,12 @@ export class DispatchPlacement implements Placement {
     return this.#dispatch.index
   }
 
-  end(how: PlacementEnd, unreachable = false): void {
+  end(how: PlacementEnd, unreachable = false, tokens = 0): void {
     if (this.#ended) return
     this.#ended = true
     if (how === 'ignored') this.#dispatch.ignored()
     else this.#dispatch[how](performance.now())
-    this.#follows.left?.()
+    this.#follows.left?.(how, tokens)
     if (unreachable) this.#follows.unreachable?.(this.worker.id)
   }
 }
@@ -72,6 +75,7 @@ export class DecidedPlacement extends DispatchPlacement implements DecodePlaceme
   readonly policy: string
   readonly similarity: number | undefined
   readonly covered: number | undefined
+  readonly conversation: ConversationStep | undefined
   readonly record: DecisionRecord | undefined
 
   constructor(dispatch: Dispatch, follows: Follows, decided: Decided) {
@@ -80,6 +84,7 @@ export class DecidedPlacement extends DispatchPlacement implements DecodePlaceme
     this.policy = decided.policy
     this.similarity = decided.similarity
     this.covered = decided.covered
+    this.conversation = decided.conversation
     this.record = decided.record
   }
 }

@@ -1,7 +1,7 @@
 /**
  * Wire format of keys and values: a header that identifies the model and the prompt, then float32 planes
- * [planes][tokens from the first one sent][head width], for each layer the keys of its heads and the values of its heads, bit for bit
- * as computed. Nothing is written before everything has been checked.
+ * [planes][tokens that are sent][head width], for each layer the keys of its heads and the values of its
+ * heads, bit for bit as computed. Nothing is written before everything has been checked.
  *
  *     0  'EKVT'   4  version   8  planes   12  bytes per token and plane   16  tokens   20  crc32 of the data
  *     24  sha256 of the model   56  sha256 of the token ids   88  data      (uint32, little-endian)

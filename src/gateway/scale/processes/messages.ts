@@ -1,5 +1,6 @@
 /** Kinds of frames, and the values that both sides read and write. */
 import type { Role } from '../../../cluster/worker.ts'
+import type { Turn } from '../../../policy/conversations.ts'
 import type { HandoffExperts } from '../../routing/read-experts.ts'
 import type { Frame, FrameWriter } from './frames.ts'
 
@@ -29,6 +30,8 @@ export const ASK = {
   release: 17,
   /** Answered with `place` or `none`. */
   decode: 18,
+  /** The same, on the worker that holds the KV cache of a conversation. */
+  holder: 24,
   /** End of a ticket. */
   ended: 19,
   passiveFailure: 20,
@@ -94,6 +97,17 @@ export function readHandoff(frame: Frame): HandoffExperts | undefined {
     routedExperts: has & HAS.routedExperts ? frame.text() : undefined,
     promptTokens: has & HAS.promptTokens ? frame.number() : undefined,
   }
+}
+
+export function writeTurn(to: FrameWriter, turn: Turn | undefined): void {
+  to.number(turn?.keys.length ?? 0)
+  for (const key of turn?.keys ?? []) to.number(key)
+  if (turn !== undefined) to.number(turn.tokens)
+}
+
+export function readTurn(frame: Frame): Turn | undefined {
+  const keys = Array.from({ length: frame.number() }, () => frame.number())
+  return keys.length === 0 ? undefined : { keys, tokens: frame.number() }
 }
 
 /** An optional number: NaN stands for undefined. */

@@ -116,8 +116,8 @@ export class RelayLink {
   }
 
   /** Later calls do nothing. */
-  release(id: number, how: TicketEnd): void {
-    if (this.#tickets.delete(id)) this.tell(ASK.ended, id, to => to.byte(ENDS.indexOf(how)))
+  release(id: number, how: TicketEnd, tokens: number): void {
+    if (this.#tickets.delete(id)) this.#ended(id, how, tokens)
   }
 
   get tickets(): number {
@@ -220,8 +220,11 @@ export class RelayLink {
     if (call !== undefined) call.responded(frame)
     // Cancelled while the response was in transit: give back what was granted.
     else if (kind === TELL.admitted) this.tell(ASK.leave)
-    else if (kind === TELL.dispatch || kind === TELL.place)
-      this.tell(ASK.ended, id, to => to.byte(ENDS.indexOf('ignored')))
+    else if (kind === TELL.dispatch || kind === TELL.place) this.#ended(id, 'ignored', 0)
+  }
+
+  #ended(id: number, how: TicketEnd, tokens: number): void {
+    this.tell(ASK.ended, id, to => to.byte(ENDS.indexOf(how)).number(tokens))
   }
 
   #report(id: number, what: 'metrics' | 'request', about: string): void {

@@ -9,7 +9,18 @@ import { UpstreamFailure } from '../../upstream/upstreams.ts'
 import type { Frame, FrameWriter } from './frames.ts'
 import { GatheredSocket } from './gathered-socket.ts'
 import { RelayTickets } from './relay-tickets.ts'
-import { ASK, ENDS, PACES, readHandoff, roleByte, roleOf, ROOM, TELL, writeMaybe } from './messages.ts'
+import {
+  ASK,
+  ENDS,
+  PACES,
+  readHandoff,
+  readTurn,
+  roleByte,
+  roleOf,
+  ROOM,
+  TELL,
+  writeMaybe,
+} from './messages.ts'
 import type { OwnerServer, OwnerParts } from './owner-server.ts'
 
 export class RelaySession {
@@ -102,7 +113,7 @@ export class RelaySession {
   #take(frame: Frame): void {
     const { kind, id } = frame
     const { placement } = this.#parts
-    if (kind === ASK.ended) return this.#tickets.end(id, ENDS[frame.byte()] ?? 'ignored')
+    if (kind === ASK.ended) return this.#tickets.end(id, ENDS[frame.byte()] ?? 'ignored', frame.number())
     if (kind === ASK.pace)
       return this.#parts.pace[PACES[frame.byte()] ?? 'onWorker'](frame.text(), frame.number())
     if (kind === ASK.requestCame) return placement.requestCame()
@@ -141,9 +152,13 @@ export class RelaySession {
         placement.toPrefill(Number.isNaN(key) ? undefined : key, frame.number(), frame.texts()),
       )
     }
+    if (kind === ASK.holder) {
+      const [request, exclude] = [frame.text(), frame.texts()]
+      return this.#placed(id, placement.toHolder(request, readTurn(frame)!, exclude))
+    }
     if (kind !== ASK.decode) throw new RangeError(`unknown frame kind ${kind}`)
     const [request, tokens, exclude] = [frame.text(), frame.number(), frame.texts()]
-    return this.#placed(id, placement.toDecode(request, readHandoff(frame), tokens, exclude))
+    return this.#placed(id, placement.toDecode(request, readHandoff(frame), tokens, exclude, readTurn(frame)))
   }
 
   #enter(id: number): void {
@@ -232,12 +247,13 @@ export class RelaySession {
 
   #placed(id: number, placement: DecodePlacement | undefined): void {
     if (placement === undefined) return this.send(TELL.none, id)
-    const { index, decision, policy, similarity, covered } = placement
+    const { index, decision, policy, similarity, covered, conversation } = placement
     this.#tickets.hold(id, placement)
     const worker = this.#numberOf(placement.worker)
     return this.send(TELL.place, id, to => {
       to.number(worker).number(index).text(decision.reason).text(policy)
       for (const value of [decision.band, similarity, covered]) writeMaybe(to, value)
+      to.text(conversation ?? '')
     })
   }
 
