@@ -40,7 +40,7 @@ function declared(metrics: Metrics) {
     conversationTurns: metrics.counter(
       'eldr_conversation_turns_total',
       'Requests that continue a known conversation, by where they went: kept (the decode worker that has its KV cache), alone (there, without a remote prefill), moved (another one)',
-      ['worker_choice'],
+      ['outcome'],
     ),
     tokens: metrics.hotCounter(
       'eldr_tokens_total',
@@ -80,7 +80,7 @@ function declared(metrics: Metrics) {
     ),
   }
   for (const kind of ['prompt', 'output']) own.tokens.inc(kind, '', 0)
-  for (const step of CONVERSATION_STEPS) own.conversationTurns.inc({ worker_choice: step }, 0)
+  for (const step of CONVERSATION_STEPS) own.conversationTurns.inc({ outcome: step }, 0)
   return { requests, errorResponses, legFailures, ...own }
 }
 
@@ -115,7 +115,7 @@ class RequestMetrics implements RequestListener {
     if (prefilledMs !== undefined && placement !== undefined)
       this.#metrics.handoffSeconds.observe((decidedMs - prefilledMs) / 1000)
     if (placement?.conversation !== undefined)
-      this.#metrics.conversationTurns.inc({ worker_choice: placement.conversation })
+      this.#metrics.conversationTurns.inc({ outcome: placement.conversation })
   }
 
   firstByte({ leg, streamed, firstByteMs }: Attempt): void {
