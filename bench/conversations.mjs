@@ -3,8 +3,8 @@
 //
 //   nice node bench/conversations.mjs [--seeds 5] [--seconds 150] [--out FILE]
 //
-// --out writes JSON; docs/evidence/results/conversations.json is the source of docs/evidence/conversations.md.
-// Needs `npm run build`.
+// --out writes JSON; docs/evidence/results/conversations.json is the source of
+// docs/evidence/conversations.md. Needs `npm run build`.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

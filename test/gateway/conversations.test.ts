@@ -1,4 +1,4 @@
-/** Turns of conversations, in front of fake workers: which decode worker gets them, and which skip prefill. */
+/** Turns of conversations in front of fake workers: which decode worker gets them, and which skip prefill. */
 import { afterEach, describe, expect, it } from 'vitest'
 import { readSamples } from '../../src/cluster/metrics-text.ts'
 import { type Cluster, type ClusterOptions, startCluster } from './cluster.ts'
