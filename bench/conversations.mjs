@@ -1,7 +1,7 @@
 // Multi-turn conversations in the simulator: not followed, kept on the decode worker that has their KV cache,
 // and without the remote prefill where that is cheaper; under jsq, eldr and union.
 //
-//   nice node bench/conversations.mjs [--seeds 5] [--seconds 150] [--out FILE]
+//   nice node bench/conversations.mjs [--seeds 5] [--seconds 120] [--out FILE]
 //
 // --out writes JSON; docs/evidence/results/conversations.json is the source of
 // docs/evidence/conversations.md. Needs `npm run build`.
@@ -19,15 +19,12 @@ import { withTrace } from '../dist/trace/trace.js'
 const { values } = parseArgs({
   options: {
     seeds: { type: 'string', default: '5' },
-    seconds: { type: 'string', default: '150' },
+    seconds: { type: 'string', default: '120' },
     policies: { type: 'string', default: 'jsq,eldr,union' },
-    rates: { type: 'string', default: '40,80' },
-    networks: { type: 'string', default: '50,2' },
     profile: { type: 'string', default: 'h200-qwen3-30b-a3b' },
     out: { type: 'string' },
   },
 })
-const numbers = text => text.split(',').map(Number)
 const data = name => new URL(`../data/lab16-task.${name}.safetensors`, import.meta.url).pathname
 const conditions = {
   profile: values.profile,
@@ -45,6 +42,16 @@ const conditions = {
   },
   options: { maxEntries: 4096, keptMs: 300_000, skipPrefillBelowTokens: 512 },
 }
+/**
+ * Two networks and two rates, where a turn resembles the one before only as requests of a domain do; then
+ * turns with the experts of the one before. Real conversations are between the two.
+ */
+const PARTS = [
+  ...[50, 2].flatMap(gigabytesPerSecond =>
+    [40, 80].map(rate => ({ gigabytesPerSecond, rate, turnsReplay: 'domain' })),
+  ),
+  { gigabytesPerSecond: 50, rate: 80, turnsReplay: 'same' },
+]
 const folder = mkdtempSync(join(tmpdir(), 'eldr-conversations-'))
 const rows = []
 try {
@@ -54,28 +61,36 @@ try {
   )
   await writeArtifact(artifact, fitted.artifact)
   const study = { ...conditions, library: createStudyLibrary(), trace: data('evaluation'), artifact }
-  for (const gigabytesPerSecond of numbers(values.networks))
-    for (const rate of numbers(values.rates))
-      for (const policy of values.policies.split(','))
-        for (const mode of CONVERSATION_MODES) {
-          const row = { gigabytesPerSecond, rate, policy, mode, runs: [] }
-          for (let seed = 0; seed < conditions.seeds; seed++)
-            row.runs.push(await runConversations(study, { ...row, seed }))
-          rows.push(row)
-          process.stdout.write(`${lineOf(row)}\n`)
-        }
+  for (const part of PARTS)
+    for (const policy of values.policies.split(','))
+      for (const mode of CONVERSATION_MODES) {
+        const row = { ...part, policy, mode, runs: [] }
+        for (let seed = 0; seed < conditions.seeds; seed++)
+          row.runs.push(await runConversations(study, { ...row, seed }))
+        rows.push(row)
+        process.stdout.write(`${lineOf(row)}\n`)
+      }
 } finally {
   rmSync(folder, { recursive: true })
 }
 const short = (_, value) => (typeof value === 'number' ? Number(value.toPrecision(5)) : value)
 if (values.out) writeFileSync(values.out, `${JSON.stringify({ ...conditions, rows }, short)}\n`)
 
-function lineOf({ gigabytesPerSecond, rate, policy, mode, runs }) {
+function lineOf({ gigabytesPerSecond, rate, turnsReplay, policy, mode, runs }) {
   const mean = of => runs.reduce((sum, run) => sum + of(run), 0) / runs.length
   const parts = ['ttftP50Ms', 'ttftP99Ms', 'tpotP50Ms', 'tpotP99Ms', 'batch'].map(
     name => `${name} ${mean(run => run[name]).toFixed(2)}`,
   )
   const turns = ['kept', 'alone', 'moved'].map(name => `${name} ${mean(run => run.turns[name]).toFixed(0)}`)
   const prefilled = `prefilled ${(mean(run => run.turns.prefilledTokens) / 1e6).toFixed(2)} M`
-  return [`${gigabytesPerSecond} GB/s`, `${rate}/s`, policy, mode, ...parts, ...turns, prefilled].join('  ')
+  return [
+    `${gigabytesPerSecond} GB/s`,
+    `${rate}/s`,
+    turnsReplay,
+    policy,
+    mode,
+    ...parts,
+    ...turns,
+    prefilled,
+  ].join('  ')
 }

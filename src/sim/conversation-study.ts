@@ -22,6 +22,7 @@ export interface ConversationRun {
   readonly rate: number
   /** Of the network between prefill and decode workers. */
   readonly gigabytesPerSecond: number
+  readonly turnsReplay: ConversationSpec['turnsReplay']
   readonly seed: number
 }
 
@@ -32,7 +33,7 @@ export interface ConversationStudy {
   readonly profile: string
   readonly topology: string
   readonly seconds: number
-  readonly spec: ConversationSpec
+  readonly spec: Omit<ConversationSpec, 'turnsReplay'>
   readonly options: Omit<ConversationOptions, 'cost'>
   /** Of each prefill worker. */
   readonly prefixCacheTokens: number
@@ -51,7 +52,7 @@ export interface ConversationFigures {
 
 export async function runConversations(
   study: ConversationStudy,
-  { policy, mode, rate, gigabytesPerSecond, seed }: ConversationRun,
+  { policy, mode, rate, gigabytesPerSecond, turnsReplay, seed }: ConversationRun,
 ): Promise<ConversationFigures> {
   const { library, spec, seconds, options } = study
   const topology = parseTopology(study.topology)
@@ -62,7 +63,12 @@ export async function runConversations(
   const rows = Array.from({ length: replay.rows }, (_, row) => row)
   const rowsOfDomain = domains.map((_, domain) => rows.filter(row => domainOf![row] === domain))
   const load = { seconds, perSecond: rate }
-  const { lengths, rows: rowList } = conversationWorkload(spec, rowsOfDomain, load, createRandom(seed))
+  const { lengths, rows: rowList } = conversationWorkload(
+    { ...spec, turnsReplay },
+    rowsOfDomain,
+    load,
+    createRandom(seed),
+  )
   const { result, histograms, turns } = simulate({
     workload: { arrivals: { kind: 'recorded', timesUs: lengths.timesUs }, rows: rowList, lengths },
     requests: lengths.timesUs.length,

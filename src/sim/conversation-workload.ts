@@ -16,11 +16,13 @@ export interface ConversationSpec {
   readonly messageTokens: readonly [number, number]
   readonly outputTokens: readonly [number, number]
   readonly blockTokens: number
+  /** Which recorded request a turn replays: another one of the same domain, or that of the turn before. */
+  readonly turnsReplay: 'domain' | 'same'
 }
 
 export interface ConversationWorkload {
   readonly lengths: RecordedWorkload & { readonly conversations: Int32Array }
-  /** [requests] row of the trace; all turns of a conversation are of one domain. */
+  /** [requests] row of the trace. */
   readonly rows: Int32Array
 }
 
@@ -40,10 +42,12 @@ export function conversationWorkload(
   for (let at = 0; (at += exponential(spec.turns / perSecond)) < seconds;) {
     const rows = rowsOfDomain[random.below(rowsOfDomain.length)]!
     const conversation = conversations++
+    let row = rows[random.below(rows.length)]!
     let prompt = between(spec.firstTokens)
     for (let time = at; time < seconds;) {
       const output = between(spec.outputTokens)
-      turns.push({ time, conversation, row: rows[random.below(rows.length)]!, prompt, output })
+      turns.push({ time, conversation, row, prompt, output })
+      if (spec.turnsReplay === 'domain') row = rows[random.below(rows.length)]!
       if (random.uniform() < 1 / spec.turns) break
       time += output * TOKEN_SECONDS + exponential(spec.thinkSeconds)
       prompt += output + between(spec.messageTokens)

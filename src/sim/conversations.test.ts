@@ -20,6 +20,7 @@ const SPEC: ConversationSpec = {
   messageTokens: [20, 60],
   outputTokens: [50, 150],
   blockTokens: 16,
+  turnsReplay: 'domain',
 }
 const LOAD = { seconds: 100, perSecond: 20 }
 
@@ -56,6 +57,24 @@ describe('multi-turn traffic', () => {
         const { starts, ids } = lengths.prefixes!
         expect(ids[starts[at]!]).toBe(ids[starts[before]!])
       })
+  })
+
+  it('replays one request for all turns of a conversation, if asked', () => {
+    const same = conversationWorkload(
+      { ...SPEC, turnsReplay: 'same' },
+      [
+        [0, 1],
+        [2, 3],
+      ],
+      LOAD,
+      createRandom(1),
+    )
+    const rowOf = new Map<number, number>()
+    same.lengths.conversations.forEach((talk, at) => {
+      expect(rowOf.get(talk) ?? same.rows[at]).toBe(same.rows[at])
+      rowOf.set(talk, same.rows[at]!)
+    })
+    expect(rowOf.size).toBeLessThan(same.rows.length)
   })
 })
 
@@ -145,7 +164,7 @@ describe('a study of conversations', () => {
     options: { maxEntries: 1_000, keptMs: 1e6, skipPrefillBelowTokens: 512 },
     prefixCacheTokens: 1_000_000,
   }
-  const base = { policy: 'jsq', rate: 20, gigabytesPerSecond: 2, seed: 1 } as const
+  const base = { policy: 'jsq', rate: 20, gigabytesPerSecond: 2, turnsReplay: 'domain', seed: 1 } as const
 
   it('shows a shorter time to the first token, less prefill, and the same runs again', async () => {
     const off = await runConversations(study, { ...base, mode: 'off' })
