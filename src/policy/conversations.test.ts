@@ -88,19 +88,22 @@ describe('a policy that knows who holds the KV cache', () => {
     expect(pick('jsq', 1e9, [at(0, 3), at(1, 6), at(2, 3)])).toBe(0)
   })
 
-  it('union weighs the saving against the experts that the request would add', () => {
-    const policy = createDecodePolicy('union', options)!
+  it('union weighs the saving against the experts that the request would add, within a bound', () => {
+    const policy = createDecodePolicy('union', { ...options, cost: { ...options.cost, perExpert: 20 } })!
     policy.dispatched!({ id: 'same', counts }, 0)
     const other = Uint16Array.of(0, 0, 4, 0)
     policy.dispatched!({ id: 'other', counts: other }, 1)
     policy.dispatched!({ id: 'third', counts: other }, 2)
-    const picked = (savedUsPerStep: number) =>
+    const picked = (savedUsPerStep: number, inflight = 1) =>
       policy.pick(
         { id: 'r', counts, holder: { worker: 1, savedUsPerStep } },
-        [at(0, 1), at(1, 1), at(2, 1)],
+        [at(0, 1), at(1, inflight), at(2, 1)],
         context,
       ).worker
-    expect(picked(50)).toBe(0)
-    expect(picked(5_000)).toBe(1)
+    // One expert more costs 20 µs for this request, the other one and eight expected ones.
+    expect(picked(150)).toBe(0)
+    expect(picked(230)).toBe(1)
+    expect(picked(1e9)).toBe(1)
+    expect(picked(1e9, 6)).toBe(0)
   })
 })

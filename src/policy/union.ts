@@ -44,6 +44,11 @@ const EXPECTED_ARRIVALS = 8
  * traffic and the tail under much, at little cost elsewhere.
  */
 const TAIL = 0.5
+/**
+ * Share of a step that the worker with the KV cache of the conversation may seem to save: it bounds what a
+ * wrong memory can cost.
+ */
+const MAX_SAVED = 0.25
 
 /**
  * Sends a request where it costs least, given the requests on each worker now (not in the paper; see
@@ -89,7 +94,7 @@ export function union({
         const stepTime =
           cost.base + cost.perExpert * ((known ? state.unionOf(worker) : 0) / layers) + cost.perRequest * load
         const longer = cost.perExpert * (added / layers) + cost.perRequest
-        const saved = holder?.worker === worker ? holder.savedUsPerStep : 0
+        const saved = holder?.worker === worker ? Math.min(holder.savedUsPerStep, MAX_SAVED * stepTime) : 0
         const price = stepTime ** tail * (stepTime - saved + longer * (1 + expectedArrivals + load))
         if (price > least) continue
         equals = price < least ? 1 : equals + 1
