@@ -53,10 +53,11 @@ export async function sendGeneration(
     placement.end('ignored')
     throw error
   }
-  if (end.kind === 'served' && end.status === 200) placement.end('succeeded', false, attempt.tokens)
+  if (end.kind === 'served' && end.status === 200) placement.end('succeeded', { tokens: attempt.tokens })
   else if (end.kind !== 'failed') placement.end('ignored')
   // A worker that has no room has not failed.
-  else placement.end(end.status === 429 ? 'ignored' : 'failed', isUnreachable(end.failure.kind))
+  else
+    placement.end(end.status === 429 ? 'ignored' : 'failed', { unreachable: isUnreachable(end.failure.kind) })
   return end
 }
 

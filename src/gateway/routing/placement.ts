@@ -14,9 +14,16 @@ export interface Placement {
   readonly index: number
   /**
    * Gives the request back: load, breaker and policy state follow from it. Later calls do nothing.
-   * `unreachable`: the worker did not respond; its health is checked at once. `tokens`: of the response.
    */
-  end(how: PlacementEnd, unreachable?: boolean, tokens?: number): void
+  end(how: PlacementEnd, seen?: SeenOfWorker): void
+}
+
+/** What the end of a request says about its worker. */
+export interface SeenOfWorker {
+  /** The worker did not respond; its health is checked at once. */
+  readonly unreachable?: boolean
+  /** Tokens of the response, which are in its KV cache. */
+  readonly tokens?: number
 }
 
 export interface DecodePlacement extends Placement {
@@ -35,7 +42,7 @@ export interface DecodePlacement extends Placement {
 
 interface Follows {
   /** Takes the request out of the policy's state. */
-  readonly left?: (how: PlacementEnd, tokens: number) => void
+  readonly left?: (how: PlacementEnd, seen: SeenOfWorker) => void
   readonly unreachable?: ((worker: string) => void) | undefined
 }
 
@@ -58,13 +65,13 @@ export class DispatchPlacement implements Placement {
     return this.#dispatch.index
   }
 
-  end(how: PlacementEnd, unreachable = false, tokens = 0): void {
+  end(how: PlacementEnd, seen: SeenOfWorker = {}): void {
     if (this.#ended) return
     this.#ended = true
     if (how === 'ignored') this.#dispatch.ignored()
     else this.#dispatch[how](performance.now())
-    this.#follows.left?.(how, tokens)
-    if (unreachable) this.#follows.unreachable?.(this.worker.id)
+    this.#follows.left?.(how, seen)
+    if (seen.unreachable) this.#follows.unreachable?.(this.worker.id)
   }
 }
 

@@ -7,7 +7,7 @@ import type { PrefillPolicy } from '../../policy/prefill-policy.ts'
 import type { DecisionRecord } from '../observe/decision-log.ts'
 import type { Decisions } from '../observe/decisions.ts'
 import { LiveRequests } from './live-requests.ts'
-import { DecidedPlacement, DispatchPlacement, type PlacementEnd } from './placement.ts'
+import { DecidedPlacement, DispatchPlacement, type PlacementEnd, type SeenOfWorker } from './placement.ts'
 import { type HandoffExperts, type Shape, shapeIn } from './read-experts.ts'
 import type { Reading, RoutingTable } from './routing-table.ts'
 import { useFallback, usesFallback } from './table-policy.ts'
@@ -182,7 +182,7 @@ export class Router {
         routable,
         seconds: (performance.now() - nowMs) / 1000,
       })
-      const left = (how: PlacementEnd, generated: number) => {
+      const left = (how: PlacementEnd, { tokens: generated = 0 }: SeenOfWorker) => {
         this.#live.leave(routable)
         if (turn !== undefined && how === 'succeeded')
           conversations?.ended(turn, { worker: worker.id, request: routable, signedBy }, generated)

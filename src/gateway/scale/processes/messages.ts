@@ -32,7 +32,7 @@ export const ASK = {
   decode: 18,
   /** The same, on the worker that holds the KV cache of a conversation. */
   holder: 24,
-  /** End of a ticket. */
+  /** End of a ticket, and the tokens of its response. */
   ended: 19,
   passiveFailure: 20,
   sawEngine: 21,

@@ -58,7 +58,7 @@ export class RelayTickets {
     this.#waiting.delete(id)
     const placement = this.#placements.get(id)
     this.#placements.delete(id)
-    placement?.end(how, false, tokens)
+    placement?.end(how, { tokens })
   }
 
   endAll(): void {

@@ -30,7 +30,7 @@ export function remotePlacementClient(link: RelayLink, admission: KnownRoom): Pl
     return {
       worker,
       index,
-      end(how, unreachable = false, generated = 0) {
+      end(how, { unreachable = false, tokens: generated = 0 } = {}) {
         link.release(id, how, generated)
         if (unreachable) link.tell(ASK.passiveFailure, 0, to => to.text(worker.id))
       },
