@@ -47,7 +47,7 @@ export function conversationWorkload(
     for (let time = at; time < seconds;) {
       const output = between(spec.outputTokens)
       turns.push({ time, conversation, row, prompt, output })
-      if (spec.turnsReplay === 'domain') row = rows[random.below(rows.length)]!
+      if (spec.turnsReplay !== 'same') row = rows[random.below(rows.length)]!
       if (random.uniform() < 1 / spec.turns) break
       time += output * TOKEN_SECONDS + exponential(spec.thinkSeconds)
       prompt += output + between(spec.messageTokens)

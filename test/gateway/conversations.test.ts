@@ -83,7 +83,7 @@ describe('the next turn of a conversation', () => {
     expect(await steps()).toEqual({ kept: 1, alone: 2, moved: 0 })
   })
 
-  it('is routed as any request where conversations are off, by settings or by the engine', async () => {
+  it('is routed like any other request where conversations are off, by settings or by the engine', async () => {
     await start({ enabled: false })
     await next(await say(opening('ann')))
     expect(await steps()).toEqual({ kept: 0, alone: 0, moved: 0 })
