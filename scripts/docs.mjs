@@ -10,6 +10,7 @@ import { apiPage, documentText } from '../dist/gateway/control/openapi/api-page.
 import { resultsData, resultsPage } from '../dist/paper/results-page.js'
 import { harmPage } from '../dist/report/harm-page.js'
 import { experimentPage } from '../dist/report/experiment-page.js'
+import { conversationsPage } from '../dist/report/conversations-page.js'
 import { driftPage } from '../dist/report/drift-page.js'
 import { errorsPage } from '../dist/report/errors-page.js'
 import { gpuPage } from '../dist/served/gpu-page.js'
@@ -40,6 +41,10 @@ for (const [name, text] of [
   [
     'evidence/experiment.md',
     experimentPage(await saved('experiment.json'), await saved('experiment-live.json')),
+  ],
+  [
+    'evidence/conversations.md',
+    conversationsPage(await saved('conversations.json'), await saved('conversations-live.json')),
   ],
   ...(gpuFigure === undefined ? [] : [[`pictures/${STEP_FIGURE}`, gpuFigure]]),
   [

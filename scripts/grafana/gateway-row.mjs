@@ -94,6 +94,12 @@ export const gateway = {
     graph('Requests by route', 'reqps', 'All routes, including admin API and dashboard.', [
       { expr: sum('route', rate(of('eldr_requests_total'))), legend: '{{route}}' },
     ]),
+    graph(
+      'Conversations',
+      'reqps',
+      'Turns of known conversations: kept on their decode worker, alone there without prefill, or moved.',
+      [{ expr: sum('outcome', rate(of('eldr_conversation_turns_total'))), legend: '{{outcome}}' }],
+    ),
     graph('Hand-offs released', 'ops', 'Because the client disconnected between the legs.', [
       { expr: rate(of('eldr_handoffs_released_total')), legend: '{{instance}}' },
     ]),

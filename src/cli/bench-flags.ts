@@ -20,6 +20,7 @@ const NOT_IN_SWEEP = {
   '--warmup-seconds': 'warmupSeconds',
   '--extra-body': 'extraBody',
   '--stop-at-eos': 'stopAtEos',
+  '--turns': 'turns',
 } as const
 const LOADS = { '--rate': 'rate', '--workload': 'workload', '--concurrency': 'concurrency' } as const
 const SYNTHETIC = {
@@ -41,6 +42,14 @@ export function checkBenchFlags(flags: BenchFlags): void {
   const { api, promptAs } = flags
   if (api === 'chat' && promptAs === 'ids')
     throw usageError('--prompt-as ids with --api chat', 'text', 'Remove it: the chat API takes no token ids.')
+  if (flags.turns !== undefined && api !== 'chat')
+    throw usageError(
+      '--turns without --api chat',
+      'both',
+      'Add --api chat: conversations are lists of messages.',
+    )
+  if (flags.thinkTime !== undefined && flags.turns === undefined)
+    throw usageError('--think-time without --turns', 'both', 'Add --turns, the turns of a conversation.')
   if (flags.sweep) return checkSweep(flags)
   const [misplaced] = setFlags(flags, SWEEP_ONLY)
   if (misplaced !== undefined)

@@ -1,4 +1,5 @@
 /** Turns the flags of `eldr bench` into a load plan and its description in the results. */
+import { conversations } from '../load/conversation-source.ts'
 import { openEndpoint, firstModel } from '../load/endpoint.ts'
 import { readTraceRows, synthetic, traceSource, workloadSource } from '../load/synthetic-sources.ts'
 import type { PromptForm } from '../load/synthetic-text.ts'
@@ -88,6 +89,14 @@ export const formOf = ({ api, promptAs }: Pick<BenchFlags, 'api' | 'promptAs'>):
   promptAs ?? (api === 'chat' ? 'text' : 'ids')
 
 async function sourceOf(flags: BenchFlags, workload: RecordedWorkload | undefined): Promise<RequestSource> {
+  const opening = await openingsOf(flags, workload)
+  const { turns, thinkTime = 1, promptTokens = PROMPT_TOKENS, seed } = flags
+  if (turns === undefined) return opening
+  const messageTokens = Math.ceil(promptTokens / 8)
+  return conversations(opening, { turns, thinkSeconds: thinkTime, messageTokens, seed })
+}
+
+async function openingsOf(flags: BenchFlags, workload: RecordedWorkload | undefined): Promise<RequestSource> {
   const { seed, outputTokens, prefixGroups = 0, promptTokens = PROMPT_TOKENS } = flags
   const form = formOf(flags)
   if (flags.prompts !== undefined) return promptFile(flags.prompts, flags.api, outputTokens)

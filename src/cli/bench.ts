@@ -27,6 +27,8 @@ export interface BenchFlags {
   readonly promptTokens?: number
   readonly prefixGroups?: number
   readonly prefixTokens?: number
+  readonly turns?: number
+  readonly thinkTime?: number
   readonly outputTokens?: number
   readonly promptAs?: 'ids' | 'text'
   readonly stopAtEos?: true
@@ -108,6 +110,12 @@ export function addBench(program: Command): void {
       count,
     )
     .option('--prefix-tokens <n>', 'tokens per shared prefix (default: half of the prompt)', tokens)
+    .option(
+      '--turns <n>',
+      'send conversations of this many turns: each repeats what was said and adds a message of an eighth of --prompt-tokens; needs --api chat',
+      wholeNumber(2, 1_000),
+    )
+    .option('--think-time <s>', 'mean pause before the next turn, in seconds (default: 1)', positiveNumber)
     .option('--output-tokens <n>', 'tokens per response (default: 128)', tokens)
     .addOption(
       new Option(

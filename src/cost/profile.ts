@@ -192,6 +192,22 @@ export function transferUs({ kv }: CostProfile, tokens: number): number {
   return kv.latencyUs + (kv.bytesPerToken * tokens) / (kv.gigabytesPerSecond * 1000)
 }
 
+/** What policies need to know about a turn of a conversation that stays on its worker. */
+export function turnParts(profile: CostProfile): {
+  transferUs: number
+  transferPerTokenUs: number
+  prefillUs: number
+  prefillPerTokenUs: number
+} {
+  const { kv, prefill } = profile
+  return {
+    transferUs: kv.latencyUs,
+    transferPerTokenUs: transferUs(profile, 1) - kv.latencyUs,
+    prefillUs: prefill.baseUs,
+    prefillPerTokenUs: prefill.perTokenUs,
+  }
+}
+
 /**
  * Share of the profile's layers that each layer of a trace represents: the profile's layer l takes the
  * trace's layer ⌊l·L_trace/L_profile⌋. The mean of active experts over the profile's layers is then Σ

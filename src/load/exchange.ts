@@ -35,6 +35,8 @@ export interface Exchange {
   readonly gapsMs: readonly number[]
   /** SHA-256 of the text, if requested. */
   readonly textHash?: string
+  /** If requested. */
+  readonly text?: string | undefined
   readonly failure?: { readonly kind: Failure; readonly message: string }
 }
 
@@ -47,6 +49,7 @@ export interface OutgoingRequest {
   readonly timeoutMs: number
   /** Hash the text, to compare it with that of another run. */
   readonly hashText?: boolean
+  readonly keepText?: boolean
   /** Called after each chunk with the number of events with text in it. */
   readonly onEvents: (events: number) => void
 }
@@ -86,7 +89,10 @@ class Call implements Dispatcher.DispatchHandler {
     this.#endpoint = endpoint
     this.#outgoing = outgoing
     this.#onEnd = onEnd
-    this.#reader = new StreamReader(endpoint.spec.api, { hash: outgoing.hashText === true })
+    this.#reader = new StreamReader(endpoint.spec.api, {
+      hash: outgoing.hashText === true,
+      text: outgoing.keepText === true,
+    })
   }
 
   start(): void {
@@ -190,6 +196,7 @@ class Call implements Dispatcher.DispatchHandler {
       gapsMs,
       usage,
       textHash: this.#reader.digest(),
+      text: this.#reader.text,
       failure: this.#failure,
     }
     queueMicrotask(() => this.#onEnd(result))

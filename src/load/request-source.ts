@@ -42,6 +42,8 @@ export interface RequestSource {
   }
   /** Request `index` of the run. */
   request(index: number): PromptRequest
+  /** Told of each response, if present: its text, or undefined if it failed. */
+  ended?(index: number, text: string | undefined): void
 }
 
 export interface BodySettings {

@@ -89,7 +89,13 @@ export async function runLoad(plan: LoadPlan): Promise<LoadRun> {
       }
       const abort = exchange(
         endpoint,
-        { ...what, timeoutMs: plan.timeoutMs, hashText: plan.hashText === true, onEvents },
+        {
+          ...what,
+          timeoutMs: plan.timeoutMs,
+          hashText: plan.hashText === true,
+          keepText: source.ended !== undefined,
+          onEvents,
+        },
         result => {
           aborts.delete(abort)
           keep(result)
@@ -103,7 +109,9 @@ export async function runLoad(plan: LoadPlan): Promise<LoadRun> {
   function keep(result: Exchange): void {
     if (result.failure !== undefined) failed++
     else if (result.counted) for (const gapMs of result.gapsMs) record(gapsUs, gapMs * 1000)
-    exchanges.push({ ...result, gapsMs: [] }) // recorded above; keeping them would need most of the memory
+    source.ended?.(result.index, result.failure === undefined ? result.text : undefined)
+    // Gaps are recorded above; keeping them and texts would need most of the memory.
+    exchanges.push({ ...result, gapsMs: [], text: undefined })
   }
 
   stop?.addEventListener('abort', () => aborts.forEach(abort => abort()), { once: true })

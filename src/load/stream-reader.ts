@@ -21,6 +21,12 @@ const MAX_LINE_BYTES = 4 << 20
 
 const KEYS = { completions: Buffer.from('"text"'), chat: Buffer.from('"content"') } as const
 
+export interface ReaderOptions {
+  readonly hash?: boolean
+  /** Keep the text. */
+  readonly text?: boolean
+}
+
 export class StreamReader {
   /** Events with text. */
   events = 0
@@ -42,13 +48,16 @@ export class StreamReader {
    * Hash of all text in its JSON-escaped form: streams of one server with the same text have the same hash.
    */
   readonly #hash: Hash | undefined
+  /** Text of all events, if requested. */
+  text: string | undefined
   /** Start of a line whose end has not arrived. */
   #rest: Buffer | undefined
   /** The last event that was counted without parsing. */
   #last: Buffer | undefined
 
-  constructor(api: keyof typeof KEYS, { hash = false }: { readonly hash?: boolean } = {}) {
+  constructor(api: keyof typeof KEYS, { hash = false, text = false }: ReaderOptions = {}) {
     this.#key = KEYS[api]
+    this.text = text ? '' : undefined
     this.#hash = hash ? createHash('sha256') : undefined
   }
 
@@ -94,13 +103,16 @@ export class StreamReader {
     const text = this.#textAt(bytes, at, end)
     if (text >= 0) {
       this.#last = bytes.subarray(at, end)
-      this.#hash?.update(bytes.subarray(text, endOfString(bytes, text, end)))
+      const escaped = bytes.subarray(text, endOfString(bytes, text, end))
+      this.#hash?.update(escaped)
+      if (this.text !== undefined) this.text += JSON.parse(`"${escaped.toString('utf8')}"`) as string
       this.#token(nowMs)
       return
     }
     const parsed = this.#parsed(bytes.subarray(at, end))
     if (parsed === '') return
     this.#hash?.update(parsed)
+    if (this.text !== undefined) this.text += parsed
     this.#token(nowMs)
   }
 

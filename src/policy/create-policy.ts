@@ -9,6 +9,7 @@ import {
   type PolicyOptions,
 } from './decode-policy.ts'
 import { domainShares } from './domain.ts'
+import { preferHolder } from './prefer-holder.ts'
 
 export { predictorOf } from './predictor.ts'
 
@@ -18,7 +19,8 @@ export function createDecodePolicy(
   options: PolicyOptions,
 ): DecodePolicy | undefined {
   if (missingFor(policy, options) !== undefined) return undefined
-  const created = descriptorOf(policy).create(options)
+  const { create, pricesHolder } = descriptorOf(policy)
+  const created = pricesHolder ? create(options) : preferHolder(create(options), options.cost)
   return options.unseen === undefined ? created : anticipating(created, options.unseen)
 }
 

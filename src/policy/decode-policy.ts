@@ -52,6 +52,8 @@ export interface PolicyDescriptor {
    * (anticipate.ts).
    */
   readonly herds: boolean
+  /** True if it prices `holder` itself; for all others a holder counts as less loaded (prefer-holder.ts). */
+  readonly pricesHolder?: true
   /** What the text after @ sets in a study: `eldr@0.2`, `union@true`. */
   readonly setting?: 'tau' | 'prediction'
   /** Called only if `missingFor` finds nothing. */
@@ -140,6 +142,14 @@ export interface RoutableRequest {
   readonly domain?: number
   /** Length of the prompt, for the loads of candidates in the simulator. */
   readonly promptTokens?: number
+  /** For a turn of a conversation: the worker that has the KV cache of the turn before. */
+  holder?: KvHolder
+}
+
+/** A worker that spares a request time, once, spread over its expected decode steps. */
+export interface KvHolder {
+  readonly worker: number
+  readonly savedUsPerStep: number
 }
 
 /**

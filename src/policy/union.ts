@@ -37,13 +37,19 @@ const EXPECTED_ARRIVALS = 8
  * traffic and the tail under much, at little cost elsewhere.
  */
 const TAIL = 0.5
+/**
+ * Share of a step that the worker with the KV cache of the conversation may seem to save: it bounds what a
+ * wrong memory can cost.
+ */
+const MAX_SAVED = 0.25
 
 /**
  * Sends a request where it costs least, given the requests on each worker now (not in the paper; see
  * docs/start/concepts.md). For each worker it estimates the experts that a step activates, U, and those that
  * the request would add, G. A step there takes T now and ΔT longer with the request: its own steps take
- * T + ΔT, and each of the n requests there, and of the expected arrivals, waits ΔT more. It needs no
- * clusters; a fit improves the prediction.
+ * T + ΔT, and each of the n requests there, and of the expected arrivals, waits ΔT more. On the worker that
+ * holds the KV cache of the conversation, its steps are shorter by what that saves. It needs no clusters; a
+ * fit improves the prediction.
  */
 export function union({
   workers,
@@ -73,6 +79,7 @@ export function union({
       let least = Infinity
       let equals = 0
       const loads = loadsOf(candidates)
+      const { holder } = request
       for (const [at, { worker }] of candidates.entries()) {
         const load = loads[at]!
         const known = worker < workers
@@ -84,7 +91,8 @@ export function union({
         const { base, perExpert, perRequest } = costs.of(worker)
         const stepTime = base + perExpert * experts + perRequest * load
         const longer = perExpert * (added / layers) + perRequest
-        const price = stepTime ** tail * (stepTime + longer * (1 + expectedArrivals + load))
+        const saved = holder?.worker === worker ? Math.min(holder.savedUsPerStep, MAX_SAVED * stepTime) : 0
+        const price = stepTime ** tail * (stepTime - saved + longer * (1 + expectedArrivals + load))
         if (price > least) continue
         equals = price < least ? 1 : equals + 1
         if (equals === 1 || ctx.random() * equals < 1) best = worker // ties have equal chances
@@ -126,6 +134,7 @@ export const UNION = {
   needs: ['counts'],
   reasons: ['least_cost'],
   herds: true,
+  pricesHolder: true,
   setting: 'prediction',
   create({
     workers,

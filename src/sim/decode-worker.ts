@@ -6,6 +6,7 @@
  */
 import { type CostProfile, deviceUs, hostUs, noiseFactor, wholeStepUs } from '../cost/profile.ts'
 import type { Random } from '../math/random.ts'
+import { PrefixCache } from './prefix-cache.ts'
 import type { Replay } from './replay.ts'
 import type { RequestPool } from './requests.ts'
 import { SlotQueue } from './slot-queue.ts'
@@ -18,6 +19,9 @@ export interface DecodeLimits {
   readonly kvTokens: number
   /** Expert-parallel workers: added to each layer for exchanging tokens between the ranks. */
   readonly allToAllUs: number
+  /** Keep the KV cache of ended requests where running ones leave room (default: no). */
+  readonly decodeCaching?: boolean
+  readonly blockTokens?: number
 }
 
 export interface DecodeWorkerOptions {
@@ -63,6 +67,7 @@ export class DecodeWorker {
   readonly #noise: Random | undefined
   readonly #slowness: number
   readonly #waiting = new SlotQueue()
+  readonly #cache = new PrefixCache(0)
   /** Context of all requests in the batch before the step. */
   #contextTokens = 0
   /**
@@ -126,6 +131,29 @@ export class DecodeWorker {
 
   enqueue(slot: number): void {
     this.#waiting.push(slot)
+  }
+
+  /** Prompt tokens of the request that are in the cache, without the last one, which must be computed. */
+  cachedTokens(slot: number): number {
+    const { decodeCaching = false, blockTokens = 16 } = this.#limits
+    if (!decodeCaching) return 0
+    this.#cache.resize(this.#roomForCache())
+    return Math.min(
+      this.#cache.match(this.#pool.blocks[slot]!) * blockTokens,
+      this.#pool.promptTokens[slot]! - 1,
+    )
+  }
+
+  /** The request has ended: its KV cache stays as long as there is room. */
+  keep(slot: number): void {
+    if (this.#limits.decodeCaching !== true) return
+    this.#cache.resize(this.#roomForCache())
+    this.#cache.insert(this.#pool.contextBlocks[slot]!)
+  }
+
+  #roomForCache(): number {
+    const { kvTokens, blockTokens = 16 } = this.#limits
+    return Math.max(0, Math.floor((kvTokens - this.#contextTokens) / blockTokens))
   }
 
   /** Duration of the step that begins now; undefined if there is no request. */
@@ -216,8 +244,9 @@ export class DecodeWorker {
       const context = this.#pool.contextTokens(slot)
       if (this.batch > 0 && this.#contextTokens + context + this.batch + 1 > this.#limits.kvTokens) break
       this.#waiting.shift()
-      if (this.#pool.recompute[slot] === 1) recomputed += context
+      recomputed += this.#pool.recompute[slot] === 1 ? context : this.#pool.ownPrefillTokens[slot]!
       this.#pool.recompute[slot] = 0
+      this.#pool.ownPrefillTokens[slot] = 0
       this.#contextTokens += context
       this.#windows?.join(context + 1)
       this.#place(slot)

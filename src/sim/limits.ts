@@ -10,6 +10,8 @@ export interface Limits {
   readonly prefillTokensPerStep: number
   /** Prompt tokens that each prefill worker caches; 0 is no prefix cache. */
   readonly prefixCacheTokens: number
+  /** Decode workers keep the KV cache of ended requests where running ones leave room. */
+  readonly decodeCaching: boolean
   /** Tokens of a prefix block; a recorded workload with blocks brings its own length. */
   readonly blockTokens: number
   /** Leading tokens that a prefill policy's prefix key covers. */
@@ -22,6 +24,7 @@ export const DEFAULT_LIMITS: Omit<Limits, 'kvTokens'> = {
   allToAllUs: 0,
   prefillTokensPerStep: 8_192,
   prefixCacheTokens: 0,
+  decodeCaching: false,
   blockTokens: 16,
   prefixKeyTokens: 1_024,
 }

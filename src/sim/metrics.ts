@@ -20,6 +20,8 @@ export interface Slo {
 
 export interface Histograms {
   readonly ttftUs: Histogram
+  /** From arrival to the first token of decode, which is what a client of a gateway gets first. */
+  readonly clientTtftUs: Histogram
   readonly tpotUs: Histogram
   /** Between tokens of a request, including the gap after prefill's token. */
   readonly itlUs: Histogram
@@ -30,6 +32,7 @@ export interface Histograms {
 export class Metrics {
   readonly histograms: Histograms = {
     ttftUs: createHistogram(),
+    clientTtftUs: createHistogram(),
     tpotUs: createHistogram(),
     itlUs: createHistogram(),
     latencyUs: createHistogram(),
@@ -172,7 +175,10 @@ export class Metrics {
 
   #firstTokenOnWorker(slot: number, nowUs: number): void {
     const { firstDecodeUs, lastTokenUs } = this.#pool
-    if (Number.isNaN(firstDecodeUs[slot]!)) firstDecodeUs[slot] = nowUs
+    if (Number.isNaN(firstDecodeUs[slot]!)) {
+      firstDecodeUs[slot] = nowUs
+      if (this.#isMeasured(slot)) record(this.histograms.clientTtftUs, nowUs - this.#pool.arrivalUs[slot]!)
+    }
     if (this.#measuring && !Number.isNaN(lastTokenUs[slot]!))
       record(this.histograms.itlUs, nowUs - lastTokenUs[slot]!)
   }

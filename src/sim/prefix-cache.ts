@@ -1,9 +1,9 @@
 /**
- * Prompt blocks that a prefill worker has cached, least recently used evicted first. A block's id names all
+ * Blocks that a worker has cached, least recently used evicted first. A block's id names all
  * the text up to its end, so a prompt finds what it shares as a leading run of ids.
  */
 export class PrefixCache {
-  readonly #capacity: number
+  #capacity: number
   /** A Map keeps insertion order: the first key is the least recently used. */
   readonly #blocks = new Map<number, true>()
 
@@ -27,6 +27,16 @@ export class PrefixCache {
   insert(ids: ArrayLike<number>): void {
     if (this.#capacity === 0) return
     this.#use(ids, ids.length)
+    this.#evict()
+  }
+
+  /** Evicts what no longer fits. */
+  resize(capacity: number): void {
+    this.#capacity = capacity
+    this.#evict()
+  }
+
+  #evict(): void {
     for (const oldest of this.#blocks.keys()) {
       if (this.#blocks.size <= this.#capacity) break
       this.#blocks.delete(oldest)

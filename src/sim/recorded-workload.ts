@@ -20,9 +20,11 @@ export interface RecordedWorkload {
   readonly outputTokens: Int32Array
   /**
    * Shared prefixes: the blocks of request i are ids[starts[i]] up to ids[starts[i + 1]]; the same id means
-   * the same text up to there.
+   * the same text up to there. Blocks beyond the prompt are those of the response.
    */
   readonly prefixes?: { readonly blockTokens: number; readonly starts: Int32Array; readonly ids: Int32Array }
+  /** [N] conversation that the request is a turn of. */
+  readonly conversations?: Int32Array
 }
 
 const AZURE_HEADER = 'TIMESTAMP,ContextTokens,GeneratedTokens'

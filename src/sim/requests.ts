@@ -27,6 +27,12 @@ export class RequestPool {
    * Whole blocks of the prompt, as ids that name the text up to their ends; empty if prefixes are not used.
    */
   readonly blocks: ArrayLike<number>[] = []
+  /** The same with the blocks of its response, if they are known. */
+  readonly contextBlocks: ArrayLike<number>[] = []
+  /** −1 for a request that is not a turn of a conversation. */
+  conversation = new Int32Array(64)
+  /** Prompt tokens that its decode worker computes when it joins, because there was no prefill. */
+  ownPrefillTokens = new Int32Array(64)
   #free: number[] = []
   #slots = 0
 
@@ -39,6 +45,8 @@ export class RequestPool {
     if (slot === this.row.length) this.#grow()
     this.generated[slot] = 0
     this.recompute[slot] = 0
+    this.conversation[slot] = -1
+    this.ownPrefillTokens[slot] = 0
     this.firstTokenUs[slot] = NaN
     this.firstDecodeUs[slot] = NaN
     this.lastTokenUs[slot] = NaN
@@ -48,6 +56,7 @@ export class RequestPool {
   giveBack(slot: number): void {
     this.routable[slot] = undefined
     this.blocks[slot] = []
+    this.contextBlocks[slot] = []
     this.#free.push(slot)
   }
 
@@ -65,6 +74,8 @@ export class RequestPool {
     this.prefillWorker = doubled(this.prefillWorker)
     this.decodeWorker = doubled(this.decodeWorker)
     this.recompute = doubled(this.recompute)
+    this.conversation = doubled(this.conversation)
+    this.ownPrefillTokens = doubled(this.ownPrefillTokens)
     this.arrivalUs = doubled(this.arrivalUs)
     this.firstTokenUs = doubled(this.firstTokenUs)
     this.firstDecodeUs = doubled(this.firstDecodeUs)

@@ -7,7 +7,8 @@
  */
 import { type CostProfile, layerWeights, transferUs } from '../cost/profile.ts'
 import { createRandom } from '../math/random.ts'
-import type { DecodePolicy, RoutableRequest } from '../policy/decode-policy.ts'
+import { type ConversationOptions, Conversations, type Turn } from '../policy/conversations.ts'
+import type { Decision, DecodePolicy, RoutableRequest } from '../policy/decode-policy.ts'
 import type { PrefillPolicy } from '../policy/prefill-policy.ts'
 import { MIN_STREAM_TOKENS } from '../policy/step-cost.ts'
 import { exactDispatcher } from './decode-dispatcher.ts'
@@ -54,6 +55,8 @@ export interface SimulationInput {
   /** Of experts on the ranks of expert-parallel decode workers (default: linear). */
   readonly placement?: PlacementSpec
   readonly slo?: Slo
+  /** What the gateway remembers of conversations (default: nothing). */
+  readonly conversations?: ConversationOptions
   /** A decode worker on slower hardware (default: all are as fast as the profile says). */
   readonly slowDecoder?: SlowDecoder
   /** Called when any decode step begins, measured or not; for timing real steps on a GPU. */
@@ -68,6 +71,17 @@ export interface SimulationRun {
   readonly result: SimulationResult
   /** To merge with those of other seeds. */
   readonly histograms: Histograms
+  readonly turns: TurnCounts
+}
+
+/** Turns of known conversations, over the whole run, by where they went. */
+export interface TurnCounts {
+  kept: number
+  alone: number
+  moved: number
+  /** Prompt tokens that prefill workers computed, and that decode workers found in their caches. */
+  prefilledTokens: number
+  decodeHitTokens: number
 }
 
 export interface SlowDecoder {
@@ -142,7 +156,7 @@ export function simulate(input: SimulationInput): SimulationRun {
         replay,
         pool,
         profile,
-        limits,
+        limits: { ...limits, blockTokens },
         weights,
         masks: masksOf(worker),
         noise: random.fork(6).fork(worker),
@@ -167,7 +181,13 @@ export function simulate(input: SimulationInput): SimulationRun {
     'pick' in decodePolicy
       ? exactDispatcher(decodePolicy, dispatcherOptions)
       : replicaDispatcher(decodePolicy, dispatcherOptions)
+  const talks = input.conversations && new Conversations(input.conversations)
+  const turns: TurnCounts = { kept: 0, alone: 0, moved: 0, prefilledTokens: 0, decodeHitTokens: 0 }
   let nowUs = 0
+
+  function turnOf(slot: number): Turn {
+    return { keys: [pool.conversation[slot]!], tokens: pool.promptTokens[slot]! }
+  }
 
   function scheduleArrival(): void {
     const timeUs = metrics.arrived < requests ? workload.nextArrivalUs() : Infinity
@@ -183,6 +203,7 @@ export function simulate(input: SimulationInput): SimulationRun {
     const features = input.featuresOf?.(replay.requestOf[pool.row[slot]!]!)
     pool.routable[slot] = { id: `${pool.index[slot]}`, promptTokens: pool.promptTokens[slot]!, ...features }
     if (prefillPolicy === undefined || prefillers.length === 0) return dispatch(slot)
+    if (startAlone(slot)) return
 
     const prefixKey = prefixKeyOf(pool.blocks[slot]!, Math.ceil(limits.prefixKeyTokens / blockTokens))
     const { worker } = prefillPolicy.pick({ prefixKey }, prefillCandidates, prefillContext)
@@ -191,6 +212,27 @@ export function simulate(input: SimulationInput): SimulationRun {
     pool.prefillWorker[slot] = worker
     prefillers[worker]!.enqueue(slot)
     if (!prefillers[worker]!.busy) startPrefill(worker)
+  }
+
+  /** Sends the turn to the worker of the turn before, which computes the rest of its prompt. */
+  function startAlone(slot: number): boolean {
+    const kept = talks?.find(turnOf(slot), nowUs / 1000)
+    if (kept === undefined || pool.decodeTokens[slot] === 0) return false
+    const worker = Number(kept.worker)
+    const holder = talks!.holderAlone(kept, turnOf(slot), { worker, inflight: inflight[worker]! })
+    if (holder === undefined) return false
+    const { id, promptTokens } = pool.routable[slot]!
+    const request = { ...kept.request, id, promptTokens, holder }
+    const decision = dispatcher.pick(pool.index[slot]!, request, nowUs)
+    if (decision.worker !== worker) return false
+    pool.routable[slot] = request
+    turns.alone++
+    place(slot, decision)
+    const cached = decoders[worker]!.cachedTokens(slot)
+    turns.decodeHitTokens += cached
+    pool.ownPrefillTokens[slot] = pool.promptTokens[slot]! - cached
+    join(slot)
+    return true
   }
 
   function startPrefill(worker: number): void {
@@ -209,16 +251,26 @@ export function simulate(input: SimulationInput): SimulationRun {
     if (pool.decodeTokens[slot] === 0) return end(slot) // its first token was its last
     const request = pool.routable[slot]!
     input.onDispatch?.(nowUs)
+    const kept = talks?.find(turnOf(slot), nowUs / 1000)
+    if (kept !== undefined) request.holder = talks!.holder(kept, { worker: Number(kept.worker), inflight: 0 })
     const decision = dispatcher.pick(pool.index[slot]!, request, nowUs)
     const { worker } = decision
     if (decoders[worker] === undefined)
       throw new RangeError(`policy ${decodePolicy.name} picked worker ${worker} of ${decoders.length}`)
+    if (kept !== undefined) turns[worker === request.holder!.worker ? 'kept' : 'moved']++
+    place(slot, decision)
+    if (prefillers.length === 0) return join(slot)
+    const cached = decoders[worker]!.cachedTokens(slot)
+    turns.decodeHitTokens += cached
+    events.push(nowUs + transferUs(profile, pool.promptTokens[slot]! - cached), KV_ARRIVED, slot)
+  }
+
+  function place(slot: number, decision: Decision): void {
+    const { worker } = decision
     metrics.decided(decision, inflight)
-    dispatcher.dispatched(pool.index[slot]!, request, worker, nowUs)
+    dispatcher.dispatched(pool.index[slot]!, pool.routable[slot]!, worker, nowUs)
     inflight[worker]!++
     pool.decodeWorker[slot] = worker
-    if (prefillers.length === 0) return join(slot)
-    events.push(nowUs + transferUs(profile, pool.promptTokens[slot]!), KV_ARRIVED, slot)
   }
 
   function join(slot: number): void {
@@ -255,6 +307,14 @@ export function simulate(input: SimulationInput): SimulationRun {
       tokens < MIN_STREAM_TOKENS ? undefined : (nowUs - pool.firstDecodeUs[slot]!) / (tokens - 1)
     dispatcher.released(pool.index[slot]!, pool.routable[slot]!, worker, { nowUs, tokenUs })
     inflight[worker]!--
+    decoders[worker]!.keep(slot)
+    if (talks !== undefined && pool.conversation[slot]! >= 0)
+      talks.ended(
+        turnOf(slot),
+        { worker: String(worker), request: pool.routable[slot]! },
+        pool.decodeTokens[slot]!,
+        nowUs / 1000,
+      )
     end(slot)
   }
 
@@ -289,7 +349,8 @@ export function simulate(input: SimulationInput): SimulationRun {
     profile,
     seed,
   }
-  return { result: resultOf(names, metrics, prefillers, decoders), histograms: metrics.histograms }
+  for (const { promptTokens, hitTokens } of prefillers) turns.prefilledTokens += promptTokens - hitTokens
+  return { result: resultOf(names, metrics, prefillers, decoders), histograms: metrics.histograms, turns }
 }
 
 /**

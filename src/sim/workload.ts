@@ -61,6 +61,10 @@ export function createWorkload(
     return prefixes.ids.subarray(prefixes.starts[index], prefixes.starts[index + 1])
   }
 
+  function promptBlocks(blocks: ArrayLike<number>, { promptTokens }: RequestPool, slot: number): Int32Array {
+    return (blocks as Int32Array).subarray(0, Math.floor(promptTokens[slot]! / blockTokens))
+  }
+
   return {
     nextArrivalUs: () =>
       lengths !== undefined && index >= lengths.promptTokens.length ? Infinity : (arrivalUs = arrivals()),
@@ -70,7 +74,10 @@ export function createWorkload(
       pool.row[slot] = row
       pool.promptTokens[slot] = lengths?.promptTokens[index] ?? replay.promptTokens[row]!
       pool.decodeTokens[slot] = lengths === undefined ? replay.steps[row]! : lengths.outputTokens[index]! - 1
-      pool.blocks[slot] = lengths === undefined ? blocksOfRow(row) : blocksOfRequest(lengths)
+      const blocks = lengths === undefined ? blocksOfRow(row) : blocksOfRequest(lengths)
+      pool.contextBlocks[slot] = blocks
+      pool.blocks[slot] = lengths?.conversations === undefined ? blocks : promptBlocks(blocks, pool, slot)
+      pool.conversation[slot] = lengths?.conversations?.[index] ?? -1
       index++
     },
     release: row => rows.release(row),

@@ -50,8 +50,7 @@ export interface StepResult {
 }
 
 /**
- * Destination of received KV: the first `tokens` of `ids`, of which those before `from` are already in
- * `blocks`.
+ * Destination of received KV: tokens `from` to `tokens` of `ids`; those before are already in `blocks`.
  */
 export interface KvTarget {
   readonly ids: Int32Array
@@ -82,7 +81,8 @@ export interface BackEnd<S extends BackEndSequence = BackEndSequence> {
   step(items: readonly StepItem<S>[], sink: ExpertSink | undefined): StepResult
   /** Writes the experts of the last step’s decode items: [layers][experts], 1 if active, else 0. */
   union(out: Uint8Array): void
-  exportKv(sequence: S, blocks: ArrayLike<number>, tokens: number): Uint8Array
+  /** The KV of tokens `from` (inclusive) to `tokens` (exclusive). */
+  exportKv(sequence: S, blocks: ArrayLike<number>, from: number, tokens: number): Uint8Array
   /** Throws without writing anything if the KV does not belong to these ids. */
   importKv(sequence: S, payload: KvPayload, target: KvTarget): void
   /** Minimum time to transfer this many tokens. */

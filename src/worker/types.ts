@@ -36,15 +36,16 @@ export interface RemoteKv {
   /** Leading prompt tokens whose KV the other worker holds, from 1 to all. */
   readonly tokens: number
   /**
-   * Called once, when blocks have been allocated for it. A rejection fails the request: KV is never silently
-   * recomputed.
+   * Called once, when blocks have been allocated for it: the KV of the tokens from `from` on, because those
+   * before it were found in the prefix cache. A rejection fails the request: KV is never silently recomputed.
    */
-  fetch(stop: AbortSignal): Promise<KvPayload>
+  fetch(stop: AbortSignal, from: number): Promise<KvPayload>
 }
 
 /** The KV of full and partial blocks as bytes, in the back end’s format. */
 export interface KvPayload {
   readonly bytes: Uint8Array
+  /** Of the prompt, including those before the first token of the payload. */
   readonly tokens: number
 }
 
@@ -105,8 +106,8 @@ export interface KeptBlocks {
   readonly id: string
   readonly blockIds: readonly number[]
   readonly tokens: number
-  /** Throws after the release: the blocks may hold other content by then. */
-  export(): KvPayload
+  /** From token `from` on. Throws after the release: the blocks may hold other content by then. */
+  export(from: number): KvPayload
   /** Frees the blocks on the first call; later calls do nothing. */
   release(): void
 }

@@ -9,7 +9,8 @@ import type { LoadProgress } from '../../src/load/run-load.ts'
 import { type Fault, type FakeWorker, startFakeWorker } from '../fake-worker/index.ts'
 import { HAS_OPENSSL, makeCertificates } from '../gateway/tls-files.ts'
 import { stopClock } from '../manual-clock.ts'
-import { every, load, serve, stream, TWO_TOKENS } from './support.ts'
+import { conversations } from '../../src/load/conversation-source.ts'
+import { every, load, serve, SOURCE, stream, TWO_TOKENS } from './support.ts'
 
 let worker: FakeWorker
 beforeAll(async () => void (worker = await startFakeWorker({ gapMs: 2 })))
@@ -31,6 +32,23 @@ describe('the load client', () => {
         [plannedMs, sentMs, firstMs, lastMs, endedMs].toSorted((a, b) => a - b),
       )
     await worker.waitForActive(0)
+  })
+
+  it('continues conversations with the responses of the server', async () => {
+    const before = worker.requests.length
+    const load5 = { turns: 5, thinkSeconds: 1e-6, messageTokens: 4, seed: 1 }
+    const loop = { kind: 'closed', concurrency: 1 } as const
+    const run = await load(worker.url, { loop, source: conversations(SOURCE, load5) }, { api: 'chat' })
+    expect(figuresOf(run).requests).toMatchObject({ ok: 10, failed: 0 })
+    const sent = worker.requests
+      .slice(before)
+      .map(({ json }) => (json as { messages: { role: string; content: string }[] }).messages)
+    expect(sent.map(({ length }) => length)).toEqual([1, 3, 5, 7, 9, 1, 3, 5, 7, 9])
+    expect(sent[4]!.slice(0, 7)).toEqual(sent[3])
+    const replies = sent[4]!.filter(({ role }) => role === 'assistant').map(({ content }) => content)
+    expect(replies).toHaveLength(4)
+    for (const reply of replies) expect(reply.length).toBeGreaterThan(5)
+    expect(run.exchanges.every(({ text }) => text === undefined)).toBe(true)
   })
 
   it('sends the same bodies for the same seed, each with its index in its id', async () => {

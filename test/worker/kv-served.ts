@@ -65,7 +65,7 @@ export async function serve(leaseMs = 60_000, more: Partial<KvServerOptions> = {
 }
 
 export const read = (place: KvPlace, tokens = 5, stop = forever()) =>
-  readKv(place, { tokens, promptHash: 'hash' }, LIMITS, stop)
+  readKv(place, { from: 0, tokens, promptHash: 'hash' }, LIMITS, stop)
 export const failureOf = (call: Promise<unknown>) =>
   call.then(
     () => undefined,

@@ -169,7 +169,7 @@ export async function startGateway(
   })
   let experimentsStarted: Experiments | undefined
   const shadow = new ShadowCounts(settings.routing.shadow)
-  const { control, router } = await orCleanUp(() =>
+  const { control, router, conversations } = await orCleanUp(() =>
     startRouting(settings, files, {
       registry,
       decisions,
@@ -177,6 +177,7 @@ export async function startGateway(
       replicas,
       shadow,
       unreachable: worker => watch.health.passiveFailure(worker),
+      keepsKv: engine.keepsKv,
       artifactLoaded: hosting?.artifactLoaded,
       changed(change) {
         events.publish('routing', change)
@@ -189,6 +190,7 @@ export async function startGateway(
       },
     }),
   )
+  watch.onRestart(worker => conversations?.lost(worker))
   cleanups.push(() => control.close())
   const experiments = new Experiments({ control, log, hasReplicas: replicas !== undefined })
   experimentsStarted = experiments

@@ -62,6 +62,7 @@ describe('without any source', () => {
         changesKeptMs: 600_000,
         artifactBytes: 16 * 2 ** 20,
       },
+      conversations: { enabled: false, maxEntries: 2_048, keptMs: 300_000, skipPrefillBelowTokens: 0 },
       limits: { maxConcurrentRequests: 4096, queueSize: 1024, queueTimeoutMs: 30_000, maxChoices: 128 },
       timeouts: {
         connectMs: 2_000,

@@ -11,6 +11,7 @@ export interface Settings {
   readonly workers: WorkersSettings
   readonly discovery: DiscoverySettings
   readonly routing: RoutingSettings
+  readonly conversations: ConversationSettings
   readonly replicas: ReplicaSettings
   readonly limits: LimitSettings
   readonly timeouts: TimeoutSettings
@@ -154,6 +155,14 @@ export interface RoutingSettings {
   readonly refit: 'auto' | 'off'
   /** Pass the prompt token ids of a chat from prefill to decode, so that the chat template runs only once. */
   readonly reuseTokenIds: boolean
+}
+
+export interface ConversationSettings {
+  readonly enabled: boolean
+  readonly maxEntries: number
+  readonly keptMs: number
+  /** 0: every turn is prefilled remotely. */
+  readonly skipPrefillBelowTokens: number
 }
 
 export interface ReplicaSettings {

@@ -28,6 +28,7 @@ export function settle(form: FileForm): Settings {
       prefillPolicy: underscored(prefillPolicy) as PrefillPolicyName,
       ...routing,
     },
+    conversations: form.conversations,
     replicas,
     limits,
     timeouts,

@@ -12,6 +12,11 @@ export interface EngineAdapter extends RequestFields {
    * `decode_before_prefill`: by load alone, because prefill must know where its KV cache will go.
    */
   readonly legOrder: 'decode_after_prefill' | 'decode_before_prefill'
+  /**
+   * Decode workers keep the KV cache of ended requests, fetch only what they lack of a hand-off, and serve a
+   * request without one. If absent, conversations are not followed.
+   */
+  readonly keepsKv?: true
   /** Client headers that mean something to this engine alone. */
   readonly passedHeaders: readonly string[]
   /** Top-level fields that clients must not see. */

@@ -33,6 +33,8 @@ export function vllmNixl({ reuseTokenIds }: EngineOptions): EngineAdapter {
   return {
     name: 'vllm-nixl',
     legOrder: 'decode_after_prefill',
+    // With its prefix cache, which is on by default, a decode worker pulls only the blocks that it lacks.
+    keepsKv: true,
     reservedFields: ['kv_transfer_params'],
     tokenLimits: { chat: ['max_completion_tokens', 'max_tokens'], completions: ['max_tokens'] },
     passedHeaders: ['x-vllm-priority'],

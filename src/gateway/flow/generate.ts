@@ -4,6 +4,7 @@
  * hand-off may have been read; the prefix cache makes that cheap. After the first byte nothing is retried.
  */
 import type { Role } from '../../cluster/worker.ts'
+import type { Turn } from '../../policy/conversations.ts'
 import type { ClientRequest } from '../http/client-request.ts'
 import type { Exchange } from '../http/exchange.ts'
 import { Refusal } from '../http/refusal.ts'
@@ -12,11 +13,11 @@ import type { DecodePlacement } from '../routing/placement.ts'
 import { attempts, done, exclude, failed, type Tried } from './attempt.ts'
 import type { FlowContext } from './context.ts'
 import { noWorker, outcomeOf, refusalOf, stoppedOutcome } from './generation-end.ts'
-import type { LegLimits } from './leg.ts'
+import { onHolder } from './on-holder.ts'
 import { type HandedOff, prefill } from './prefill.ts'
-import { prefixKeyOf } from './prefix-key.ts'
+import { prefixKeyOf, turnOf } from './prefix-key.ts'
 import { releaseHandoff } from './release-handoff.ts'
-import { sendGeneration } from './send.ts'
+import { limitsOf, sendGeneration } from './send.ts'
 import type { Sink } from './sink.ts'
 
 /** One prompt, one choice. */
@@ -45,6 +46,7 @@ async function onTwoWorkers(ctx: FlowContext, generation: Generation): Promise<O
   const { exchange, events, request, sink } = generation
   const limits = limitsOf(ctx, request)
   const excluded = new Set<string>()
+  const turn = ctx.settings.conversations.enabled && ctx.engine.keepsKv ? turnOf(request) : undefined
   /**
    * A hand-off that no decode worker has used. The next attempt uses it; if there is none, it is released.
    */
@@ -59,6 +61,8 @@ async function onTwoWorkers(ctx: FlowContext, generation: Generation): Promise<O
     if (refused !== undefined) releaseHandoff(ctx, generation, refused, excluded, bound?.worker)
     refused = undefined
     if (exchange.stopped !== undefined) return done(stoppedOutcome(exchange))
+    const tried = number === 1 && turn && (await onHolder(ctx, generation, turn, excluded))
+    if (tried) return tried
     // Without a decode worker there is no point in prefilling.
     if (!(await ctx.placement.any('decode', excluded))) throw noWorker('decode')
     if (ctx.engine.legOrder === 'decode_before_prefill')
@@ -80,7 +84,7 @@ async function onTwoWorkers(ctx: FlowContext, generation: Generation): Promise<O
       const refusal = new Refusal('ELDR_HANDOFF_BAD', { retryAfterSeconds: 1 })
       return failed('prefill', 'lease', new Set(), refusal)
     }
-    const placement = bound ?? (await decide(ctx, generation, prefilled, excluded))
+    const placement = bound ?? (await decide(ctx, generation, prefilled, excluded, turn))
     const end = await sendGeneration(ctx, generation, { placement, number, handoff, limits })
     const left = ctx.engine.handoffAfter(end)
     if (left === 'used' || left === 'missed') unused = undefined
@@ -106,11 +110,12 @@ async function decide(
   { requestId, request, events }: Generation,
   prefilled: HandedOff | undefined,
   excluded: ReadonlySet<string>,
+  turn?: Turn,
 ): Promise<DecodePlacement> {
   const askedMs = performance.now()
   const handoff = prefilled?.handoff
   const tokens = handoff?.promptTokens ?? request.promptTokens
-  const placement = await ctx.placement.toDecode(requestId, handoff, tokens, excluded)
+  const placement = await ctx.placement.toDecode(requestId, handoff, tokens, excluded, turn)
   const decidedMs = performance.now()
   events.decided({ requestId, askedMs, decidedMs, prefilledMs: prefilled?.prefilledMs, placement })
   if (placement === undefined) throw noWorker('decode')
@@ -137,16 +142,6 @@ async function onOneWorker(ctx: FlowContext, generation: Generation, role: Role)
     exclude(excluded, placement.worker, end.failure.kind)
     return failed(role, end.failure.kind, excluded, refusalOf(role, end))
   })
-}
-
-/**
- * A non-streamed response shows nothing before its end: it may take as long as a stream of as many tokens.
- * `prefillMs`: added where the worker prefills as well.
- */
-function limitsOf({ settings }: FlowContext, { stream, maxTokens }: ClientRequest, prefillMs = 0): LegLimits {
-  const { firstTokenMs, betweenTokensMs, requestMs } = settings.timeouts
-  const restMs = stream ? 0 : Math.max(0, (maxTokens ?? Infinity) - 1) * betweenTokensMs
-  return { firstByteMs: Math.min(requestMs, prefillMs + firstTokenMs + restMs), betweenTokensMs }
 }
 
 /** Too close to the end of its lease to be used. */

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { vllmNixl } from '../engines/vllm-nixl.ts'
-import { prefixKeyOf } from './prefix-key.ts'
+import { prefixKeyOf, turnOf } from './prefix-key.ts'
 import { type Api, type ClientRequest, readRequest } from '../http/client-request.ts'
 
 const TOKENS = 64
@@ -106,5 +106,43 @@ describe('prefix key of a prompt', () => {
 
   it('accepts invalid escapes', () => {
     expect(keyOf('completions', '{"prompt":"\\q \\u12"}')).toEqual(expect.any(Number))
+  })
+})
+
+describe('keys of a turn', () => {
+  const turn = (api: Api, body: object) =>
+    turnOf(readRequest(api, Buffer.from(JSON.stringify(body)), ENGINE) as ClientRequest)
+  const REPLY = { role: 'assistant', content: 'Down the hill.' }
+
+  it('of a chat are also keys of the next turn, whatever was replied', () => {
+    const [first, next] = [
+      turn('chat', { messages: [SYSTEM, USER] })!,
+      turn('chat', { messages: [SYSTEM, USER, REPLY, USER] })!,
+    ]
+    expect(first.keys).toHaveLength(2)
+    expect(next.keys.slice(0, 2)).toEqual(first.keys)
+    expect(new Set(next.keys).size).toBe(4)
+    expect(next.tokens).toBeGreaterThan(first.tokens)
+    const other = turn('chat', { messages: [SYSTEM, { role: 'user', content: 'Which way?' }] })!
+    expect(other.keys[0]).toBe(first.keys[0])
+    expect(other.keys[1]).not.toBe(first.keys[1])
+  })
+
+  it('differ between models and cache salts, which share no KV cache', () => {
+    const keys = [{}, { model: 'a' }, { model: 'b' }, { model: 'a', cache_salt: 'mine' }].map(
+      more => turn('chat', { messages: [USER], ...more })!.keys[0],
+    )
+    expect(new Set(keys).size).toBe(4)
+  })
+
+  it('of a prompt are those of its whole blocks, the last 128 of them', () => {
+    const text = Array.from({ length: 40_000 }, (_, i) => `${i} `).join('')
+    const keys = (length: number) => turn('completions', { prompt: text.slice(0, length) })?.keys
+    expect(keys(400)).toBeUndefined()
+    expect(keys(1_100)).toHaveLength(2)
+    expect(keys(5_000)!.slice(0, 2)).toEqual(keys(1_100))
+    expect(keys(200_000)).toHaveLength(128)
+    expect(keys(200_000)).toContain(keys(180_000)!.at(-1))
+    expect(turn('completions', { prompt: Array.from({ length: 300 }, (_, i) => i) })!.keys).toHaveLength(2)
   })
 })

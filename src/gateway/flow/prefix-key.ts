@@ -1,8 +1,9 @@
 /**
- * A hash of the start of a prompt, computed from the client's text because the gateway has no tokenizer. For
+ * Hashes of the start of a prompt, computed from the client's text because the gateway has no tokenizer. For
  * a chat it covers the tools and each message's role and content in the order in which chat templates use
  * them, independent of member order, white space and escapes.
  */
+import type { Turn } from '../../policy/conversations.ts'
 import type { ClientRequest } from '../http/client-request.ts'
 import { last } from '../http/client-request.ts'
 import { type Member, scanList, scanObject } from '../json/scan.ts'
@@ -43,6 +44,38 @@ export function prefixKeyOf(request: ClientRequest, tokens: number): number | un
   return hash.key()
 }
 
+/** The next turn begins with the last of these; a longer conversation is recognised by its end. */
+const MAX_KEYS = 128
+/** A prompt that is not a chat has no messages: it is hashed up to each multiple of this. */
+const KEY_BYTES = 512
+
+/** How a turn of a conversation is recognised; undefined for a short prompt that is not a chat. */
+export function turnOf(request: ClientRequest): Turn | undefined {
+  const { api, body, members, prompts, promptTokens } = request
+  const hash = new PrefixHash(Number.MAX_SAFE_INTEGER)
+  const keys: number[] = []
+  for (const name of ['model', 'cache_salt', 'tools']) {
+    const member = last(members, name)
+    if (member !== undefined) hash.addValue(body, member.valueStart, member.end)
+  }
+  if (api === 'chat') {
+    const messages = last(members, 'messages')!
+    for (const { start, end } of scanList(body, messages.valueStart, messages.end) ?? []) {
+      addMessage(hash, body, scanObject(body, start, end) ?? [])
+      keys.push(hash.longKey())
+    }
+  } else
+    for (
+      let { start, end } = prompts[0] ?? { start: 0, end: 0 };
+      end - start > KEY_BYTES;
+      start += KEY_BYTES
+    ) {
+      hash.addBytes(body, start, start + KEY_BYTES)
+      keys.push(hash.longKey())
+    }
+  return keys.length === 0 ? undefined : { keys: keys.slice(-MAX_KEYS), tokens: promptTokens }
+}
+
 function addMessage(hash: PrefixHash, body: Buffer, members: readonly Member[]): void {
   for (const name of ['role', 'name', 'content', 'tool_calls', 'tool_call_id']) {
     const member = last(members, name)
@@ -76,6 +109,15 @@ class PrefixHash {
 
   key(): number | undefined {
     return this.#left === this.#limit ? undefined : this.#hash >>> 0
+  }
+
+  /** 52 bits: with the length, so that two prompts rarely share one. */
+  longKey(): number {
+    return ((this.#limit - this.#left) % 2 ** 20) * 2 ** 32 + (this.#hash >>> 0)
+  }
+
+  addBytes(bytes: Buffer, start: number, end: number): void {
+    for (let at = start; at < end; at++) this.#take(bytes[at]!)
   }
 
   /** Hashes a string by its characters, any other value without white space. */

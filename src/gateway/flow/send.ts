@@ -1,6 +1,7 @@
 /** Sends one attempt whose response goes to the client, reports it, and ends its placement. */
 import { MIN_STREAM_TOKENS } from '../../policy/step-cost.ts'
 import type { Handoff } from '../engines/engine.ts'
+import type { ClientRequest } from '../http/client-request.ts'
 import { Attempt, type AttemptEnd } from '../observe/request-observer.ts'
 import { NEVER } from '../routing/lost-workers.ts'
 import type { DecodePlacement, Placement } from '../routing/placement.ts'
@@ -53,7 +54,8 @@ export async function sendGeneration(
     placement.end('ignored')
     throw error
   }
-  if (end.kind === 'served' && end.status === 200) placement.end('succeeded', { tokenUs: tokenUsOf(attempt) })
+  if (end.kind === 'served' && end.status === 200)
+    placement.end('succeeded', { tokens: attempt.tokens, tokenUs: tokenUsOf(attempt) })
   else if (end.kind !== 'failed') placement.end('ignored')
   // A worker that has no room has not failed.
   else
@@ -63,6 +65,20 @@ export async function sendGeneration(
 
 function tokenUsOf({ tokens, tokenMs }: Attempt): number | undefined {
   return tokenMs === undefined || tokens < MIN_STREAM_TOKENS ? undefined : 1000 * tokenMs
+}
+
+/**
+ * A non-streamed response shows nothing before its end: it may take as long as a stream of as many tokens.
+ * `prefillMs`: added where the worker prefills as well.
+ */
+export function limitsOf(
+  { settings }: FlowContext,
+  { stream, maxTokens }: ClientRequest,
+  prefillMs = 0,
+): LegLimits {
+  const { firstTokenMs, betweenTokensMs, requestMs } = settings.timeouts
+  const restMs = stream ? 0 : Math.max(0, (maxTokens ?? Infinity) - 1) * betweenTokensMs
+  return { firstByteMs: Math.min(requestMs, prefillMs + firstTokenMs + restMs), betweenTokensMs }
 }
 
 export interface Sent {

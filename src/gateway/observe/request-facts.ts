@@ -4,7 +4,15 @@
  */
 import type { ClientRequest } from '../http/client-request.ts'
 import type { RefusalCode } from '../http/refusal.ts'
-import type { Admitted, Attempt, AttemptEnd, Decided, Outcome, RequestListener } from './request-observer.ts'
+import type {
+  Admitted,
+  Attempt,
+  AttemptEnd,
+  ConversationStep,
+  Decided,
+  Outcome,
+  RequestListener,
+} from './request-observer.ts'
 
 const MAX_WORKERS_NAMED = 16
 
@@ -32,6 +40,7 @@ export class RequestFacts implements RequestListener {
   similarity: number | undefined
   covered: number | undefined
   band: number | undefined
+  conversation: ConversationStep | undefined
   outputTokens = 0
   retries = 0
   /** The error that the gateway itself returned. */
@@ -55,7 +64,7 @@ export class RequestFacts implements RequestListener {
 
   decided({ askedMs, decidedMs, placement }: Decided): void {
     if (placement === undefined) return
-    const { worker, decision, policy, similarity, covered } = placement
+    const { worker, decision, policy, similarity, covered, conversation } = placement
     this.#addWorker('decode', worker.id)
     this.routeMs = Math.max(this.routeMs ?? 0, decidedMs - askedMs)
     this.policy = policy
@@ -63,6 +72,7 @@ export class RequestFacts implements RequestListener {
     this.similarity = similarity
     this.covered = covered
     this.band = decision.band
+    this.conversation = conversation
   }
 
   firstByte({ leg, firstByteMs }: Attempt): void {
@@ -95,6 +105,7 @@ export class RequestFacts implements RequestListener {
       decode,
       policy,
       reason,
+      conversation,
       promptTokens,
       outputTokens,
       parts,
@@ -113,6 +124,7 @@ export class RequestFacts implements RequestListener {
       decode,
       policy,
       reason,
+      conversation,
       stream,
       promptTokens,
       outputTokens: firstMs === undefined ? undefined : outputTokens,

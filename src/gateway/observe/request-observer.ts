@@ -127,12 +127,20 @@ export interface Decided {
   readonly placement: DecidedPlacement | undefined
 }
 
+/**
+ * Where the next turn of a conversation went. `kept`: to the worker that has its KV cache. `alone`: there,
+ * without a remote prefill. `moved`: elsewhere.
+ */
+export const CONVERSATION_STEPS = ['kept', 'alone', 'moved'] as const
+export type ConversationStep = (typeof CONVERSATION_STEPS)[number]
+
 export interface DecidedPlacement {
   readonly worker: WorkerSpec
   readonly policy: string
   readonly decision: { readonly reason: string; readonly band?: number }
   readonly similarity: number | undefined
   readonly covered: number | undefined
+  readonly conversation: ConversationStep | undefined
   readonly record?: DecisionRecord
 }
 

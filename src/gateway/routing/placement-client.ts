@@ -4,6 +4,7 @@
  */
 import type { Registry } from '../../cluster/registry.ts'
 import type { Role } from '../../cluster/worker.ts'
+import type { Turn } from '../../policy/conversations.ts'
 import { type DecodePlacement, DispatchPlacement, type Placement } from './placement.ts'
 import type { HandoffExperts } from './read-experts.ts'
 import type { RetryBudget } from './retry-budget.ts'
@@ -26,7 +27,10 @@ export interface PlacementClient {
     handoff: HandoffExperts | undefined,
     tokens: number,
     exclude: ReadonlySet<string>,
+    turn?: Turn,
   ): Soon<DecodePlacement | undefined>
+  /** Without a remote prefill: undefined if the turn needs one. */
+  toHolder(id: string, turn: Turn, exclude: ReadonlySet<string>): Soon<DecodePlacement | undefined>
   /** The least loaded decode worker, for a request without a client. */
   toRelease(exclude: ReadonlySet<string>): Soon<Placement | undefined>
   /** The retry budget is a share of these. */
@@ -37,7 +41,7 @@ export interface PlacementClient {
 
 export interface PlacementParts {
   readonly registry: Pick<Registry, 'hasCandidates' | 'candidates' | 'dispatch'>
-  readonly router: Pick<Router, 'toPrefill' | 'toDecode'>
+  readonly router: Pick<Router, 'toPrefill' | 'toDecode' | 'toHolder'>
   readonly budget: Pick<RetryBudget, 'requestCame' | 'take'>
 }
 
@@ -46,6 +50,7 @@ export interface LocalPlacementClient extends PlacementClient {
   any(role: Role, exclude: ReadonlySet<string>): boolean
   toPrefill: Router['toPrefill']
   toDecode: Router['toDecode']
+  toHolder: Router['toHolder']
   toRelease(exclude: ReadonlySet<string>): Placement | undefined
   mayRetry(role: Role, exclude: ReadonlySet<string>): boolean
 }
@@ -56,7 +61,8 @@ export function localPlacementClient({ registry, router, budget }: PlacementPart
   return {
     any,
     toPrefill: (prefixKey, tokens, exclude) => router.toPrefill(prefixKey, tokens, exclude),
-    toDecode: (id, handoff, tokens, exclude) => router.toDecode(id, handoff, tokens, exclude),
+    toDecode: (...asked) => router.toDecode(...asked),
+    toHolder: (...asked) => router.toHolder(...asked),
     toRelease(exclude) {
       const nowMs = performance.now()
       const [least] = registry

@@ -3,6 +3,7 @@ import type { Dispatch } from '../../cluster/registry.ts'
 import type { WorkerSpec } from '../../cluster/worker.ts'
 import type { Decision } from '../../policy/decode-policy.ts'
 import type { DecisionRecord } from '../observe/decision-log.ts'
+import type { ConversationStep } from '../observe/request-observer.ts'
 
 /** `ignored`: the request ended, and the worker is not to blame. */
 export type PlacementEnd = 'succeeded' | 'failed' | 'ignored'
@@ -23,6 +24,8 @@ export interface SeenOfWorker {
   readonly unreachable?: boolean
   /** Mean time between the tokens of a stream that ended well and was long enough to tell. */
   readonly tokenUs?: number
+  /** Tokens of the response, which are in its KV cache. */
+  readonly tokens?: number
 }
 
 export interface DecodePlacement extends Placement {
@@ -33,13 +36,15 @@ export interface DecodePlacement extends Placement {
   readonly similarity: number | undefined
   /** Share of the prompt covered by counts. */
   readonly covered: number | undefined
+  /** Undefined for a request that continues no known conversation. */
+  readonly conversation: ConversationStep | undefined
   /** Absent if there is no reader for it. */
   readonly record?: DecisionRecord
 }
 
 interface Follows {
   /** Takes the request out of the policy's state. */
-  readonly left?: (tokenUs: number | undefined) => void
+  readonly left?: (how: PlacementEnd, seen: SeenOfWorker) => void
   readonly unreachable?: ((worker: string) => void) | undefined
 }
 
@@ -62,13 +67,13 @@ export class DispatchPlacement implements Placement {
     return this.#dispatch.index
   }
 
-  end(how: PlacementEnd, { unreachable = false, tokenUs }: SeenOfWorker = {}): void {
+  end(how: PlacementEnd, seen: SeenOfWorker = {}): void {
     if (this.#ended) return
     this.#ended = true
     if (how === 'ignored') this.#dispatch.ignored()
     else this.#dispatch[how](performance.now())
-    this.#follows.left?.(tokenUs)
-    if (unreachable) this.#follows.unreachable?.(this.worker.id)
+    this.#follows.left?.(how, seen)
+    if (seen.unreachable) this.#follows.unreachable?.(this.worker.id)
   }
 }
 
@@ -79,6 +84,7 @@ export class DecidedPlacement extends DispatchPlacement implements DecodePlaceme
   readonly policy: string
   readonly similarity: number | undefined
   readonly covered: number | undefined
+  readonly conversation: ConversationStep | undefined
   readonly record: DecisionRecord | undefined
 
   constructor(dispatch: Dispatch, follows: Follows, decided: Decided) {
@@ -87,6 +93,7 @@ export class DecidedPlacement extends DispatchPlacement implements DecodePlaceme
     this.policy = decided.policy
     this.similarity = decided.similarity
     this.covered = decided.covered
+    this.conversation = decided.conversation
     this.record = decided.record
   }
 }

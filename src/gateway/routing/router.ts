@@ -1,15 +1,17 @@
 /** Picks the worker of each leg. A request counts as load there from the decision on. */
 import type { Dispatch, Registry } from '../../cluster/registry.ts'
+import type { Conversations, Turn } from '../../policy/conversations.ts'
 import type { Unseen } from '../../policy/anticipate.ts'
-import type { DecodePolicy } from '../../policy/decode-policy.ts'
+import type { DecodePolicy, RoutableRequest } from '../../policy/decode-policy.ts'
 import type { PrefillPolicy } from '../../policy/prefill-policy.ts'
 import type { DecisionRecord } from '../observe/decision-log.ts'
 import type { Decisions } from '../observe/decisions.ts'
 import { LiveRequests } from './live-requests.ts'
-import { DecidedPlacement, DispatchPlacement } from './placement.ts'
+import { DecidedPlacement, DispatchPlacement, type PlacementEnd, type SeenOfWorker } from './placement.ts'
 import { type HandoffExperts, type Shape, shapeIn } from './read-experts.ts'
-import type { RoutingTable } from './routing-table.ts'
+import type { Reading, RoutingTable } from './routing-table.ts'
 import { RecordedRandom } from './shadow/recorded-random.ts'
+import { useFallback, usesFallback } from './table-policy.ts'
 
 export interface RouterOptions {
   readonly registry: Registry
@@ -20,6 +22,8 @@ export interface RouterOptions {
   /** Creates a table for a model whose shape is known only from its first hand-off. */
   readonly tableFor?: (shape: Shape) => RoutingTable
   readonly random?: () => number
+  /** Undefined if conversations are not followed. */
+  readonly conversations?: Conversations | undefined
   /** Other gateways in front of the same workers. */
   readonly replicas?: RoutingSharing
   /** Told of a worker that did not respond to a request. */
@@ -29,6 +33,16 @@ export interface RouterOptions {
 export interface RoutingSharing {
   readonly unseen: Unseen
   policyChanged(policy: DecodePolicy): void
+}
+
+interface Placing {
+  readonly id: string
+  readonly reading: Reading
+  readonly tokens: number
+  readonly exclude: ReadonlySet<string>
+  readonly turn: Turn | undefined
+  /** Only on the worker that has the KV cache of the conversation, which prefills the rest. */
+  readonly alone?: true
 }
 
 export class Router {
@@ -102,18 +116,54 @@ export class Router {
     handoff: HandoffExperts | undefined,
     tokens: number,
     exclude: ReadonlySet<string>,
+    turn?: Turn,
   ): DecidedPlacement | undefined {
-    const { registry, replicas, decisions, unreachable } = this.#options
-    const nowMs = performance.now()
+    const { registry, conversations } = this.#options
     this.#learn(handoff)
+    const reading = this.#table.read(id, handoff)
+    const nowMs = performance.now()
+    const kept = turn && conversations?.find(turn, nowMs)
+    const worker =
+      kept && registry.candidates('decode', nowMs, exclude).find(candidate => candidate.id === kept.worker)
+    if (worker !== undefined) reading.routable.holder = conversations!.holder(kept!, worker)
+    return this.#place({ id, reading, tokens, exclude, turn })
+  }
+
+  /**
+   * For a turn that the worker of the turn before can serve without a remote prefill, if the policy picks
+   * that worker.
+   */
+  toHolder(id: string, turn: Turn, exclude: ReadonlySet<string>): DecidedPlacement | undefined {
+    const { registry, conversations } = this.#options
+    const nowMs = performance.now()
+    const kept = conversations?.find(turn, nowMs)
+    if (kept === undefined) return undefined
+    const candidates = registry.candidates('decode', nowMs, exclude)
+    const worker = candidates.find(candidate => candidate.id === kept.worker)
+    const holder = worker && conversations!.holderAlone(kept, turn, worker)
+    if (holder === undefined) return undefined
+    const { request } = kept
+    // Signatures of another artifact cannot be compared.
+    const signature = kept.signedBy === this.#signedBy ? request.signature : undefined
+    const routable: RoutableRequest = { id, counts: request.counts, signature, holder }
+    if (usesFallback(request)) useFallback(routable)
+    return this.#place({ id, reading: { routable }, tokens: turn.tokens, exclude, turn, alone: true })
+  }
+
+  #place({ id, reading, tokens, exclude, turn, alone }: Placing): DecidedPlacement | undefined {
+    const { registry, replicas, decisions, unreachable, conversations } = this.#options
+    const nowMs = performance.now()
     const { policy, shadow } = this.#table
-    const { routable, reject, covered } = this.#table.read(id, handoff)
+    const { routable, reject, covered } = reading
+    const signedBy = this.#signedBy
     const tried = new Set(exclude)
     for (;;) {
       const candidates = registry.candidates('decode', nowMs, tried)
       if (candidates.length === 0) return undefined
       const ties = shadow && new RecordedRandom(this.#context.random)
       const decision = policy.pick(routable, candidates, ties ?? this.#context)
+      const isKept = decision.worker === routable.holder?.worker
+      if (alone && !isKept) return undefined
       const dispatch = registry.dispatch('decode', decision.worker, tokens, nowMs)
       if (dispatch === undefined) {
         tried.add(candidates.find(({ worker }) => worker === decision.worker)!.id)
@@ -145,11 +195,16 @@ export class Router {
         routable,
         seconds: (performance.now() - nowMs) / 1000,
       })
-      const left = (tokenUs?: number) => this.#live.leave(routable, tokenUs)
+      const left = (how: PlacementEnd, { tokens: generated = 0, tokenUs }: SeenOfWorker) => {
+        this.#live.leave(routable, tokenUs)
+        if (turn !== undefined && how === 'succeeded')
+          conversations?.ended(turn, { worker: worker.id, request: routable, signedBy }, generated)
+      }
+      const conversation = routable.holder && (alone ? 'alone' : isKept ? 'kept' : 'moved')
       return new DecidedPlacement(
         dispatch,
         { left, unreachable },
-        { decision, policy: policy.name, similarity, covered, record },
+        { decision, policy: policy.name, similarity, covered, conversation, record },
       )
     }
   }
@@ -159,7 +214,11 @@ export class Router {
     this.#learn(handoff)
     const { routable } = this.#table.read(id, handoff)
     this.#live.take(routable, dispatch.index, dispatch.worker.id)
-    return new DispatchPlacement(dispatch, { left: tokenUs => this.#live.leave(routable, tokenUs) })
+    return new DispatchPlacement(dispatch, { left: (_, { tokenUs }) => this.#live.leave(routable, tokenUs) })
+  }
+
+  get #signedBy(): unknown {
+    return this.#table.artifact?.primary.model
   }
 
   /** Learns the shape of the model from its first hand-off. */

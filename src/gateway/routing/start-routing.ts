@@ -1,7 +1,8 @@
 /** Creates the routing control and the router from the settings. */
 import type { Registry } from '../../cluster/registry.ts'
-import { stepParts } from '../../cost/profile.ts'
+import { stepParts, turnParts } from '../../cost/profile.ts'
 import { loadProfile } from '../../cost/profile-file.ts'
+import { Conversations, type TurnCost } from '../../policy/conversations.ts'
 import type { PolicyOptions } from '../../policy/decode-policy.ts'
 import { learntCosts } from '../../policy/learnt-costs.ts'
 import { DEFAULT_COST } from '../../policy/union.ts'
@@ -18,15 +19,18 @@ import type { ShadowOptions } from './shadow/table-shadow.ts'
 
 export interface RoutingFiles extends Pick<PolicyOptions, 'cost'> {
   readonly artifact?: LoadedArtifact
+  readonly turnCost?: TurnCost
 }
 
 /** Rejects if a file is invalid. `shownAs`: name of the artifact for people (default: its path). */
 export async function readRoutingFiles({ routing }: Settings, shownAs?: string): Promise<RoutingFiles> {
-  const { artifact: file, profile } = routing
+  const { artifact: file } = routing
+  const profile = routing.profile === undefined ? undefined : await loadProfile(routing.profile)
   return {
     artifact:
       file === undefined ? undefined : { ...(await JOBS.read({ path: file })), file: shownAs ?? file },
-    cost: profile === undefined ? undefined : stepParts(await loadProfile(profile)),
+    cost: profile && stepParts(profile),
+    turnCost: profile && turnParts(profile),
   }
 }
 
@@ -37,6 +41,8 @@ export interface RoutingParts {
   readonly log: Log
   readonly changed: (change: RoutingChange) => void
   readonly unreachable?: (worker: string) => void
+  /** Whether the engine can continue conversations where they were. */
+  readonly keepsKv?: boolean | undefined
   readonly artifactLoaded?: (path: string, shownAs: string) => Promise<void>
   /** Counts of the shadow policies in the settings; without it they are off. */
   readonly shadow?: ShadowCounts
@@ -45,10 +51,20 @@ export interface RoutingParts {
 }
 
 export function startRouting(
-  { routing }: Settings,
-  files: RoutingFiles,
-  { registry, decisions, log, changed, unreachable, artifactLoaded, shadow, replicas }: RoutingParts,
-): { readonly control: RoutingControl; readonly router: Router } {
+  { routing, conversations: talks, workers }: Settings,
+  { turnCost, ...files }: RoutingFiles,
+  { registry, decisions, log, changed, unreachable, keepsKv, artifactLoaded, shadow, replicas }: RoutingParts,
+): {
+  readonly control: RoutingControl
+  readonly router: Router
+  readonly conversations: Conversations | undefined
+} {
+  if (talks.enabled && !keepsKv)
+    log.warn({ engine: workers.engine }, 'conversations are off: the engine cannot')
+  const conversations = talks.enabled && keepsKv ? new Conversations({ ...talks, cost: turnCost }) : undefined
+  registry.subscribe(({ kind, worker }) => {
+    if (kind === 'unhealthy' || kind === 'removed') conversations?.lost(worker.id)
+  })
   const control = new RoutingControl({
     routing,
     registry,
@@ -66,11 +82,12 @@ export function startRouting(
     prefillPolicy: control.prefillPolicy,
     table: control.firstTable(),
     tableFor: shape => control.tableFor(shape),
+    conversations,
     replicas,
     unreachable,
   })
   control.drive(router)
-  return { control, router }
+  return { control, router, conversations }
 }
 
 /** Undefined without shadow policies, which then cost nothing. */

@@ -15,6 +15,8 @@ import { type StopSignal, UpstreamFailure, type Upstreams } from '../upstream/up
 export interface WorkerWatch {
   readonly health: Pick<HealthLoop, 'passiveFailure'>
   readonly restarts: RestartWatch
+  /** Told of workers that restarted. */
+  onRestart(listener: (worker: string) => void): void
   stop(): void
 }
 
@@ -35,9 +37,11 @@ export function watchWorkers(
    */
   const servers = new Map<string, { readonly workers: Map<string, WorkerSpec>; healthy?: boolean }>()
   const workersAt = (url: string) => [...(servers.get(url)?.workers.values() ?? [])]
+  const restartListeners: ((worker: string) => void)[] = []
   const restarts = new RestartWatch(worker => {
     metrics.restarts.inc({ worker })
     log.warn({ worker }, 'worker restarted')
+    for (const listener of restartListeners) listener(worker)
   })
   const authorization =
     settings.workers.apiKey === undefined ? undefined : { authorization: `Bearer ${settings.workers.apiKey}` }
@@ -144,6 +148,7 @@ export function watchWorkers(
       },
     },
     restarts,
+    onRestart: listener => void restartListeners.push(listener),
     stop() {
       unsubscribe()
       health.stop()

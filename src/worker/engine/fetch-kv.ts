@@ -18,14 +18,15 @@ export async function fetchKv(
 ): Promise<boolean> {
   const beganMs = clock.now()
   const { signal } = sequence.stopFetch
-  const payload = await remote.fetch(signal)
+  const from = Math.min(sequence.computed, remote.tokens)
+  const payload = await remote.fetch(signal, from)
   // Its blocks may have been reassigned by now.
   if (signal.aborted) return false
   if (payload.tokens !== remote.tokens)
     throw new Error(`received KV of ${payload.tokens} tokens, expected ${remote.tokens}`)
-  const { ids, computed, blocks } = sequence
-  backEnd.importKv(sequence.inner!, payload, { ids, from: computed, tokens: remote.tokens, blocks })
-  const leftMs = backEnd.transferMs(remote.tokens) - (clock.now() - beganMs)
+  const { ids, blocks } = sequence
+  backEnd.importKv(sequence.inner!, payload, { ids, from, tokens: remote.tokens, blocks })
+  const leftMs = backEnd.transferMs(remote.tokens - from) - (clock.now() - beganMs)
   if (leftMs <= 0) return true
   return new Promise(resolve => {
     const cancel = clock.after(leftMs, () => resolve(true))

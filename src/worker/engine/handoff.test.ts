@@ -29,8 +29,8 @@ async function leaseOf(ids: readonly number[] = prompt): Promise<KeptBlocks> {
 
 const from = (lease: KeptBlocks, change = (payload: KvPayload) => payload): RemoteKv => ({
   tokens: lease.tokens,
-  fetch: async () => {
-    const payload = change(lease.export())
+  fetch: async (_, first) => {
+    const payload = change(lease.export(first))
     lease.release()
     return payload
   },
@@ -53,7 +53,7 @@ describe('a prefill leg', () => {
     end.lease!.release()
     end.lease!.release()
     expect(prefill.stats()).toMatchObject(untouched)
-    expect(() => end.lease!.export()).toThrow('were released')
+    expect(() => end.lease!.export(0)).toThrow('were released')
   })
 
   it('waits for blocks held by leases, and starts when a lease is released', async () => {
@@ -90,10 +90,17 @@ describe('a decode leg', () => {
     expect(prefill.stats()).toMatchObject(untouched)
   })
 
-  it('caches the blocks that it received', async () => {
-    await finished(decode, { ...request, remote: from(await leaseOf()) })
-    const again = await finished(decode, { ...request, remote: from(await leaseOf()) })
+  it('caches the blocks that it received, and fetches only the others', async () => {
+    const sizes: number[] = []
+    const counted = (payload: KvPayload) => {
+      sizes.push(payload.bytes.length)
+      return payload
+    }
+    await finished(decode, { ...request, remote: from(await leaseOf(), counted) })
+    const again = await finished(decode, { ...request, remote: from(await leaseOf(), counted) })
     expect(again.end.cachedTokens).toBe(32)
+    // a header of 16 bytes, then all 40 tokens or the last 8
+    expect((sizes[0]! - 16) / (sizes[1]! - 16)).toBe(5)
     expect(again.text).toBe((await finished(prefill, request)).text)
   })
 
@@ -180,7 +187,7 @@ describe('a decode leg', () => {
     leg.handle.abort()
     expect([stopped, decode.stats()]).toMatchObject([true, untouched])
     // Late KV is discarded: its blocks belong to others now.
-    arrive(lease.export())
+    arrive(lease.export(0))
     const { text } = await finished(decode, requestOf(range(70, 90)))
     expect(text).toBe((await finished(prefill, requestOf(range(70, 90)))).text)
   })

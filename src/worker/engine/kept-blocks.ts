@@ -31,9 +31,9 @@ export class KeptLeases {
       id: randomUUID(),
       blockIds: [...blocks],
       tokens,
-      export: () => {
+      export: from => {
         if (!this.#held.has(lease)) throw new Error(`the blocks of lease ${lease.id} were released`)
-        return { bytes: this.#backEnd.exportKv(sequence, blocks, tokens), tokens }
+        return { bytes: this.#backEnd.exportKv(sequence, blocks, from, tokens), tokens }
       },
       release: () => {
         if (!this.#held.delete(lease)) return

@@ -110,12 +110,12 @@ function nextRequest({ random, engine, remote, stems }: Schedule): Generation {
 /** Without an explicit row a short prompt selects its row by its whole text, so it is handed off whole. */
 function fromElsewhere({ promptIds, row }: Generation, part: number): RemoteKv {
   const tokens = row === undefined ? promptIds.length : part
-  const fetch = async () => {
+  const fetch = async (_: AbortSignal, from: number) => {
     const { end } = await finished(
       cold,
       requestOf(promptIds.subarray(0, tokens), { maxTokens: 1, row, keepForDecode: true, ignoreEos: true }),
     )
-    const payload = end.lease!.export()
+    const payload = end.lease!.export(from)
     end.lease!.release()
     return payload
   }

@@ -91,7 +91,7 @@ describe('a reader of KV blocks', () => {
   it('times out on a peer that sends nothing', async () => {
     const place = await peer(() => undefined)
     const failure = await failureOf(
-      readKv(place, { tokens: 1, promptHash: '' }, { ...LIMITS, idleMs: 30 }, forever()),
+      readKv(place, { from: 0, tokens: 1, promptHash: '' }, { ...LIMITS, idleMs: 30 }, forever()),
     )
     expect(failure).toMatchObject({ kind: 'timeout', message: 'the prefill worker stopped sending' })
   })

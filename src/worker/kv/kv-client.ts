@@ -35,12 +35,12 @@ export class KvFailure extends Error {
 }
 
 /**
- * Reads the blocks and frees them at the prefill worker. `tokens` and `promptHash` are what this worker
- * expects.
+ * Reads the KV from token `from` on and frees the blocks at the prefill worker. `tokens` and `promptHash` are
+ * what this worker expects.
  */
 export function readKv(
   place: KvPlace,
-  expected: { readonly tokens: number; readonly promptHash: string },
+  expected: { readonly from: number; readonly tokens: number; readonly promptHash: string },
   limits: KvLimits,
   stop: AbortSignal,
 ): Promise<KvPayload> {
@@ -74,7 +74,7 @@ export function readKv(
       say(textFrame('acknowledge', named(place)))
       return { bytes: Buffer.concat(parts), tokens: expected.tokens }
     },
-    textFrame('read', { ...named(place), prompt_hash: expected.promptHash }),
+    textFrame('read', { ...named(place), prompt_hash: expected.promptHash, from: expected.from }),
   )
 }
 

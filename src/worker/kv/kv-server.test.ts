@@ -47,10 +47,14 @@ describe('the KV side channel', () => {
   it('refuses a reader with another prompt or another number of tokens', async () => {
     const { keep, place, leases } = await serve()
     keep('a', Buffer.from('kv'))
-    const other = readKv(place('a'), { tokens: 5, promptHash: 'other' }, LIMITS, forever())
+    const other = readKv(place('a'), { from: 0, tokens: 5, promptHash: 'other' }, LIMITS, forever())
     expect(await failureOf(other)).toMatchObject({
       kind: 'refused',
       message: expect.stringContaining('another prompt') as string,
+    })
+    const beyond = readKv(place('a'), { from: 6, tokens: 5, promptHash: 'hash' }, LIMITS, forever())
+    expect(await failureOf(beyond)).toMatchObject({
+      message: expect.stringContaining('cannot read from token 6 of 5') as string,
     })
     expect(await failureOf(read(place('a'), 6))).toMatchObject({
       message: 'the prefill worker holds 5 tokens, the hand-off says 6',

@@ -146,8 +146,11 @@ export class KvServer {
       )
     if (asked['prompt_hash'] !== kept.promptHash)
       return refuse(socket, 'wrong_prompt', `the blocks of ${id} belong to another prompt`)
+    const { from } = asked
+    if (!Number.isInteger(from) || (from as number) < 0 || (from as number) > kept.blocks.tokens)
+      throw new FrameError(`cannot read from token ${String(from)} of ${kept.blocks.tokens}`)
     // Copied immediately, so that blocks reused during a slow transfer cannot leak into it.
-    const { bytes, tokens } = kept.blocks.export()
+    const { bytes, tokens } = kept.blocks.export(from as number)
     socket.write(textFrame('coming', { tokens, bytes: bytes.length }))
     for (let at = 0; at < bytes.length; at += DATA_BYTES) {
       const part = bytes.subarray(at, at + DATA_BYTES)

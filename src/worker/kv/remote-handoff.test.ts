@@ -23,7 +23,7 @@ describe('a hand-off on the decode side', () => {
     const handoff = handoffOf(place('a'), 120)
     await often
     expect(ends).toEqual([])
-    expect((await handoff.fetch(forever())).bytes.length).toBe(2)
+    expect((await handoff.fetch(forever(), 0)).bytes.length).toBe(2)
     await handoff.close()
   })
 
@@ -33,7 +33,7 @@ describe('a hand-off on the decode side', () => {
     keep('b', Buffer.from('kv'))
     await handoffOf(place('a'), 60_000).close()
     const second = handoffOf(place('b'), 60_000)
-    await second.fetch(forever())
+    await second.fetch(forever(), 0)
     await second.close()
     expect(await ended(2)).toEqual([
       ['a', 'released'],
@@ -46,7 +46,7 @@ describe('a hand-off on the decode side', () => {
     keep('a', Buffer.alloc(64 * DATA_BYTES))
     const handoff = handoffOf(place('a'), 60_000)
     const stop = new AbortController()
-    const fetching = failureOf(handoff.fetch(stop.signal))
+    const fetching = failureOf(handoff.fetch(stop.signal, 0))
     stop.abort()
     await handoff.close()
     expect(await fetching).toMatchObject({ kind: 'stopped' })

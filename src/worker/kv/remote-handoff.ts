@@ -40,14 +40,14 @@ export class RemoteHandoff implements RemoteKv {
     this.#beatIn(options.leaseMs / BEATS)
   }
 
-  async fetch(stop: AbortSignal): Promise<KvPayload> {
+  async fetch(stop: AbortSignal, from: number): Promise<KvPayload> {
     if (this.#state !== 'waiting') throw new Error(`cannot fetch blocks in state ${this.#state}`)
     this.#state = 'reading'
     const fromMs = performance.now()
     try {
       const payload = await readKv(
         this.#target,
-        { tokens: this.tokens, promptHash: this.#options.promptHash },
+        { from, tokens: this.tokens, promptHash: this.#options.promptHash },
         this.#limits,
         stop,
       )

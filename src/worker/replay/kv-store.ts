@@ -28,11 +28,12 @@ export class KvStore {
     return 2 * (blocks[block]! * this.blockTokens + token - block * this.blockTokens)
   }
 
-  export(row: number, blocks: ArrayLike<number>, tokens: number): Uint8Array {
+  /** The KV of tokens `from` to `tokens`. */
+  export(row: number, blocks: ArrayLike<number>, from: number, tokens: number): Uint8Array {
     const width = this.bytesPerToken / 4
-    const words = new Uint32Array(HEADER_WORDS + tokens * width)
+    const words = new Uint32Array(HEADER_WORDS + (tokens - from) * width)
     words.set([MAGIC, row, tokens, width])
-    for (let token = 0, out = HEADER_WORDS; token < tokens; token++, out += width) {
+    for (let token = from, out = HEADER_WORDS; token < tokens; token++, out += width) {
       const at = this.at(blocks, token)
       fill(words, out, width, this.slots[at]!, this.slots[at + 1]!)
     }
@@ -40,22 +41,26 @@ export class KvStore {
   }
 
   /**
-   * Writes the tokens from `from` on. Throws, having written nothing, unless all of it is the KV of these
+   * Writes tokens `from` to `tokens`. Throws, having written nothing, unless all of it is the KV of these
    * ids.
    */
   import(row: number, root: Uint32Array, payload: KvPayload, { ids, from, tokens, blocks }: KvTarget): void {
     const width = this.bytesPerToken / 4
     const words = wordsOf(payload.bytes)
     const wanted = [MAGIC, row, tokens, width]
-    if (words.length !== HEADER_WORDS + tokens * width || wanted.some((word, i) => words[i] !== word)) {
-      throw new Error(`The received KV is not that of ${tokens} tokens of row ${row}`)
+    if (
+      words.length !== HEADER_WORDS + (tokens - from) * width ||
+      wanted.some((word, i) => words[i] !== word)
+    ) {
+      throw new Error(`The received KV is not that of tokens ${from} to ${tokens} of row ${row}`)
     }
     const expected = new Uint32Array(2 * tokens)
     const token = new Uint32Array(width)
     for (let t = 0; t < tokens; t++) {
       follow(t === 0 ? root : expected, t === 0 ? 0 : 2 * t - 2, ids[t]!, expected, 2 * t)
+      if (t < from) continue
       fill(token, 0, width, expected[2 * t]!, expected[2 * t + 1]!)
-      const at = HEADER_WORDS + t * width
+      const at = HEADER_WORDS + (t - from) * width
       for (let w = 0; w < width; w++) {
         if (words[at + w] !== token[w])
           throw new Error(`The received KV differs from that of the prompt at token ${t}`)

@@ -114,8 +114,8 @@ class Replay implements BackEnd<ReplaySequence> {
     this.#union.write(out)
   }
 
-  exportKv({ row }: ReplaySequence, blocks: ArrayLike<number>, tokens: number): Uint8Array {
-    return this.#kv.export(row.row, blocks, tokens)
+  exportKv({ row }: ReplaySequence, blocks: ArrayLike<number>, from: number, tokens: number): Uint8Array {
+    return this.#kv.export(row.row, blocks, from, tokens)
   }
 
   importKv({ row, root }: ReplaySequence, payload: KvPayload, target: KvTarget): void {

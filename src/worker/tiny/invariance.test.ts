@@ -11,7 +11,7 @@ import { engineOf, tiny6, writeSmallModel } from '../../../test/tiny-support.ts'
 import { temporaryFolder } from '../../../test/trace-support.ts'
 import { finished, requestOf, start } from '../../../test/worker-support.ts'
 import { createRandom } from '../../math/random.ts'
-import type { EngineSettings, Generation, WorkerEngine } from '../types.ts'
+import type { EngineSettings, Generation, RemoteKv, WorkerEngine } from '../types.ts'
 import type { TinyKernelKind } from './kernel.ts'
 import { loadTinyModel, type TinyModel } from './model-folder.ts'
 
@@ -49,7 +49,7 @@ const asked = (promptIds: ArrayLike<number>, changes: Partial<Generation>) =>
 
 async function serve(engine: WorkerEngine, request: Generation): Promise<Served> {
   const { ids, text, end } = await finished(engine, request)
-  const kv = createHash('sha256').update(end.lease!.export().bytes).digest('hex')
+  const kv = createHash('sha256').update(end.lease!.export(0).bytes).digest('hex')
   end.lease!.release()
   return { ids, text, decode: end.decode!.ids, counts: end.counts!.counts, kv }
 }
@@ -70,7 +70,7 @@ async function serveInTwoLegs(
 ): Promise<Served> {
   const first = await finished(prefill, { ...request, maxTokens: 1, recordDecode: false })
   const tokens = request.promptIds.length
-  const remote = { tokens, fetch: async () => first.end.lease!.export() }
+  const remote: RemoteKv = { tokens, fetch: async (_, from) => first.end.lease!.export(from) }
   const second = await serve(decode, { ...request, remote })
   first.end.lease!.release()
   return { ...second, counts: first.end.counts!.counts }

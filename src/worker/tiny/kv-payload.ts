@@ -1,7 +1,7 @@
 /**
  * Wire format of keys and values: a header that identifies the model and the prompt, then float32 planes
- * [planes][tokens][head width], for each layer the keys of its heads and the values of its heads, bit for bit
- * as computed. Nothing is written before everything has been checked.
+ * [planes][tokens that are sent][head width], for each layer the keys of its heads and the values of its
+ * heads, bit for bit as computed. Nothing is written before everything has been checked.
  *
  *     0  'EKVT'   4  version   8  planes   12  bytes per token and plane   16  tokens   20  crc32 of the data
  *     24  sha256 of the model   56  sha256 of the token ids   88  data      (uint32, little-endian)
@@ -22,20 +22,16 @@ export interface KvModel {
   readonly fingerprint: Buffer
 }
 
-export function exportKv(
-  model: KvModel,
-  ids: Int32Array,
-  blocks: ArrayLike<number>,
-  tokens: number,
-): Uint8Array {
+/** The KV of tokens `from` to `tokens`. */
+export function exportKv(model: KvModel, { ids, from, tokens, blocks }: KvTarget): Uint8Array {
   const { forward, layers } = model
   const { layout } = forward
   const planes = layers * layout.kvPlanes
-  const payload = Buffer.alloc(HEAD_BYTES + planes * tokens * layout.kvRowBytes)
+  const payload = Buffer.alloc(HEAD_BYTES + planes * (tokens - from) * layout.kvRowBytes)
   const memory = new Uint8Array(forward.kernel.buffer)
   let to = HEAD_BYTES
   for (let plane = 0; plane < planes; plane++) {
-    for (let t = 0; t < tokens; t++, to += layout.kvRowBytes) {
+    for (let t = from; t < tokens; t++, to += layout.kvRowBytes) {
       const at = rowAt(forward, plane, blocks, t)
       payload.set(memory.subarray(at, at + layout.kvRowBytes), to)
     }
@@ -45,7 +41,7 @@ export function exportKv(
 }
 
 /**
- * Writes tokens from `from` on. Throws, having written nothing, if it is not the KV of these ids for this
+ * Writes tokens `from` to `tokens`. Throws, having written nothing, if it is not the KV of these ids for this
  * model.
  */
 export function importKv(model: KvModel, bytes: Uint8Array, { ids, from, tokens, blocks }: KvTarget): void {
@@ -53,9 +49,11 @@ export function importKv(model: KvModel, bytes: Uint8Array, { ids, from, tokens,
   const { layout } = forward
   const planes = layers * layout.kvPlanes
   const payload = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
-  const length = HEAD_BYTES + planes * tokens * layout.kvRowBytes
+  const length = HEAD_BYTES + planes * (tokens - from) * layout.kvRowBytes
   if (payload.length !== length)
-    throw new Error(`The received KV has ${payload.length} bytes, expected ${length} for ${tokens} tokens`)
+    throw new Error(
+      `The received KV has ${payload.length} bytes, expected ${length} for tokens ${from} to ${tokens}`,
+    )
   const head = headOf(model, tokens, crc32(payload.subarray(HEAD_BYTES)), ids)
   const parts = {
     'is not a payload of this release': [0, 8],
@@ -71,7 +69,7 @@ export function importKv(model: KvModel, bytes: Uint8Array, { ids, from, tokens,
   const memory = new Uint8Array(forward.kernel.buffer)
   for (let plane = 0; plane < planes; plane++) {
     for (let t = from; t < tokens; t++) {
-      const at = HEAD_BYTES + (plane * tokens + t) * layout.kvRowBytes
+      const at = HEAD_BYTES + (plane * (tokens - from) + t - from) * layout.kvRowBytes
       memory.set(payload.subarray(at, at + layout.kvRowBytes), rowAt(forward, plane, blocks, t))
     }
   }

@@ -104,12 +104,12 @@ describe('a step of the tiny back end', () => {
     for (let from = 0; from < 400; from += 50)
       many.step([await itemOf(many, ids, { blocks, from, to: from + 50 })], undefined)
     expect(
-      Buffer.from(many.exportKv(whole.sequence, blocks, 400)).equals(
-        one.exportKv(whole.sequence, blocks, 400),
+      Buffer.from(many.exportKv(whole.sequence, blocks, 0, 400)).equals(
+        one.exportKv(whole.sequence, blocks, 0, 400),
       ),
     ).toBe(true)
     expect(next[0]).toBeGreaterThanOrEqual(0)
-    expect(one.bytesPerToken * 400 + 88).toBe(one.exportKv(whole.sequence, blocks, 400).length)
+    expect(one.bytesPerToken * 400 + 88).toBe(one.exportKv(whole.sequence, blocks, 0, 400).length)
   })
 })
 
@@ -119,7 +119,7 @@ describe('KV from another worker', () => {
     const ids = range(100, 150)
     const item = await itemOf(backEnd, ids, {})
     backEnd.step([item], undefined)
-    const bytes = backEnd.exportKv(item.sequence, item.blocks, 50)
+    const bytes = backEnd.exportKv(item.sequence, item.blocks, 0, 50)
     const other = createTiny({
       model: await loadTinyModel(
         await writeSmallModel(join(folder.path, 'other'), smallTensors(undefined, 2)),
@@ -129,7 +129,7 @@ describe('KV from another worker', () => {
     other.allocate(BLOCKS, 16)
     const taker = backEndOf()
     const blocks = Int32Array.of(30, 3, 17, 9)
-    const empty = Buffer.from(taker.exportKv(item.sequence, blocks, 50))
+    const empty = Buffer.from(taker.exportKv(item.sequence, blocks, 0, 50))
     const changed = (at: number) => Uint8Array.from(bytes, (byte, i) => (i === at ? byte ^ 1 : byte))
     const take =
       (by: BackEnd<TinySequence>, payload: Uint8Array, prompt = ids, tokens = 50) =>
@@ -148,9 +148,19 @@ describe('KV from another worker', () => {
     expect(take(taker, changed(5_000))).toThrow('checksum')
     expect(take(taker, bytes, ids.with(49, 7))).toThrow('belongs to another prompt')
     expect(take(other, bytes)).toThrow('belongs to another model')
-    expect(Buffer.from(taker.exportKv(item.sequence, blocks, 50)).equals(empty)).toBe(true)
+    expect(Buffer.from(taker.exportKv(item.sequence, blocks, 0, 50)).equals(empty)).toBe(true)
     take(taker, bytes)()
-    expect(Buffer.from(taker.exportKv(item.sequence, blocks, 50)).equals(bytes)).toBe(true)
+    expect(Buffer.from(taker.exportKv(item.sequence, blocks, 0, 50)).equals(bytes)).toBe(true)
+    // The rest after a prefix that the taker has already.
+    const [rest, late] = [backEnd.exportKv(item.sequence, item.blocks, 32, 50), backEndOf()]
+    expect(rest.length).toBe(88 + backEnd.bytesPerToken * 18)
+    late.importKv(
+      item.sequence,
+      { bytes: rest, tokens: 50 },
+      { ids: Int32Array.from(ids), from: 32, tokens: 50, blocks },
+    )
+    expect(Buffer.from(late.exportKv(item.sequence, blocks, 32, 50)).equals(rest)).toBe(true)
+    expect(take(taker, rest)).toThrow('expected')
   })
 })
 

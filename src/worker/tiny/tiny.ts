@@ -144,8 +144,8 @@ class Tiny implements BackEnd<TinySequence> {
     this.#union.write(out)
   }
 
-  exportKv({ promptIds }: TinySequence, blocks: ArrayLike<number>, tokens: number): Uint8Array {
-    return exportKv(this.#kvModel, promptIds, blocks, tokens)
+  exportKv({ promptIds }: TinySequence, blocks: ArrayLike<number>, from: number, tokens: number): Uint8Array {
+    return exportKv(this.#kvModel, { ids: promptIds, from, tokens, blocks })
   }
 
   importKv(_: TinySequence, { bytes }: KvPayload, target: KvTarget): void {

@@ -297,6 +297,28 @@ const routing = z.strictObject({
     ),
 })
 
+const conversations = z.strictObject({
+  enabled: z
+    .boolean()
+    .default(false)
+    .describe(
+      'Prefer the decode worker that has the KV cache of the conversation’s last turn; the time saved is weighed against expert sharing and load. Needs decode workers with a prefix cache. Each gateway knows the conversations that it served.',
+    ),
+  maxEntries: whole(1, 1_000_000)
+    .default(2_048)
+    .describe(
+      'Max conversations remembered, as hashes and the expert counts of the last turn: about 40 kB each for 48 layers of 128 experts. The least recently used is forgotten first.',
+    ),
+  keptMs: ms()
+    .default(300_000)
+    .describe('Forget a conversation after this time: its KV cache has probably been evicted.'),
+  skipPrefillBelowTokens: whole(0, 1_000_000)
+    .default(0)
+    .describe(
+      'A turn with at most this many new tokens may skip the remote prefill: the decode worker computes them, if that saves more time than the requests there lose. It is routed by the expert counts of the last turn. 0: never.',
+    ),
+})
+
 const limits = z.strictObject({
   maxConcurrentRequests: whole(0, 1_000_000)
     .default(4096)
@@ -427,6 +449,7 @@ export const fileSchema = z.strictObject({
   workers: workers.prefault({}),
   discovery: discovery.prefault({}),
   routing: routing.prefault({}),
+  conversations: conversations.prefault({}),
   replicas: replicas.prefault({}),
   limits: limits.prefault({}),
   timeouts: timeouts.prefault({}),

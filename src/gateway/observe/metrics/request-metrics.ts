@@ -1,5 +1,6 @@
 /** Counters and histograms of requests. */
 import type { ClientRequest } from '../../http/client-request.ts'
+import { CONVERSATION_STEPS } from '../request-observer.ts'
 import type {
   Admitted,
   Attempt,
@@ -35,6 +36,11 @@ function declared(metrics: Metrics) {
       'eldr_handoffs_released_total',
       'Hand-offs released unread: the client left, or the decode worker refused or was unreachable',
       [],
+    ),
+    conversationTurns: metrics.counter(
+      'eldr_conversation_turns_total',
+      'Requests that continue a known conversation, by where they went: kept (the decode worker that has its KV cache), alone (there, without a remote prefill), moved (another one)',
+      ['outcome'],
     ),
     tokens: metrics.hotCounter(
       'eldr_tokens_total',
@@ -74,6 +80,7 @@ function declared(metrics: Metrics) {
     ),
   }
   for (const kind of ['prompt', 'output']) own.tokens.inc(kind, '', 0)
+  for (const step of CONVERSATION_STEPS) own.conversationTurns.inc({ outcome: step }, 0)
   return { requests, errorResponses, legFailures, ...own }
 }
 
@@ -107,6 +114,8 @@ class RequestMetrics implements RequestListener {
   decided({ prefilledMs, decidedMs, placement }: Decided): void {
     if (prefilledMs !== undefined && placement !== undefined)
       this.#metrics.handoffSeconds.observe((decidedMs - prefilledMs) / 1000)
+    if (placement?.conversation !== undefined)
+      this.#metrics.conversationTurns.inc({ outcome: placement.conversation })
   }
 
   firstByte({ leg, streamed, firstByteMs }: Attempt): void {

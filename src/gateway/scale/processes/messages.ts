@@ -1,6 +1,7 @@
 /** Kinds of frames, and the values that both sides read and write. */
 import type { EndedStream } from '../../../math/switchback.ts'
 import type { Role } from '../../../cluster/worker.ts'
+import type { Turn } from '../../../policy/conversations.ts'
 import type { HandoffExperts } from '../../routing/read-experts.ts'
 import type { Frame, FrameWriter } from './frames.ts'
 
@@ -30,7 +31,9 @@ export const ASK = {
   release: 17,
   /** Answered with `place` or `none`. */
   decode: 18,
-  /** End of a ticket, and the mean time between its tokens. */
+  /** The same, on the worker that holds the KV cache of a conversation. */
+  holder: 24,
+  /** End of a ticket, the tokens of its response and the mean time between them. */
   ended: 19,
   passiveFailure: 20,
   sawEngine: 21,
@@ -108,6 +111,17 @@ export function writeStream(to: FrameWriter, { ageMs, ttftMs, tpotMs, tokens }: 
   writeMaybe(to, ttftMs)
   writeMaybe(to, tpotMs)
   to.number(tokens)
+}
+
+export function writeTurn(to: FrameWriter, turn: Turn | undefined): void {
+  to.number(turn?.keys.length ?? 0)
+  for (const key of turn?.keys ?? []) to.number(key)
+  if (turn !== undefined) to.number(turn.tokens)
+}
+
+export function readTurn(frame: Frame): Turn | undefined {
+  const keys = Array.from({ length: frame.number() }, () => frame.number())
+  return keys.length === 0 ? undefined : { keys, tokens: frame.number() }
 }
 
 /** An optional number: NaN stands for undefined. */

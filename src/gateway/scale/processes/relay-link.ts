@@ -5,6 +5,7 @@
  */
 import { connect, type Socket } from 'node:net'
 import type { Role, WorkerSpec } from '../../../cluster/worker.ts'
+import type { SeenOfWorker } from '../../routing/placement.ts'
 import type { HandoffExperts } from '../../routing/read-experts.ts'
 import { Refusal } from '../../http/refusal.ts'
 import type { Frame, FrameWriter } from './frames.ts'
@@ -126,8 +127,8 @@ export class RelayLink {
   }
 
   /** Later calls do nothing. */
-  release(id: number, how: TicketEnd, tokenUs?: number): void {
-    if (this.#tickets.delete(id)) this.#tellEnded(id, how, tokenUs)
+  release(id: number, how: TicketEnd, seen: SeenOfWorker = {}): void {
+    if (this.#tickets.delete(id)) this.#tellEnded(id, how, seen)
   }
 
   get tickets(): number {
@@ -233,8 +234,8 @@ export class RelayLink {
     else if (kind === TELL.dispatch || kind === TELL.place) this.#tellEnded(id, 'ignored')
   }
 
-  #tellEnded(id: number, how: TicketEnd, tokenUs?: number): void {
-    this.tell(ASK.ended, id, to => writeMaybe(to.byte(ENDS.indexOf(how)), tokenUs))
+  #tellEnded(id: number, how: TicketEnd, { tokens = 0, tokenUs }: SeenOfWorker = {}): void {
+    this.tell(ASK.ended, id, to => writeMaybe(to.byte(ENDS.indexOf(how)).number(tokens), tokenUs))
   }
 
   #report(id: number, what: 'metrics' | 'request', about: string): void {

@@ -16,6 +16,7 @@ import {
   readHandoff,
   readMaybe,
   readStream,
+  readTurn,
   roleByte,
   roleOf,
   ROOM,
@@ -114,7 +115,11 @@ export class RelaySession {
   #take(frame: Frame): void {
     const { kind, id } = frame
     const { placement } = this.#parts
-    if (kind === ASK.ended) return this.#tickets.end(id, ENDS[frame.byte()] ?? 'ignored', readMaybe(frame))
+    if (kind === ASK.ended)
+      return this.#tickets.end(id, ENDS[frame.byte()] ?? 'ignored', {
+        tokens: frame.number(),
+        tokenUs: readMaybe(frame),
+      })
     if (kind === ASK.pace)
       return this.#parts.pace[PACES[frame.byte()] ?? 'onWorker'](frame.text(), frame.number())
     if (kind === ASK.streamEnded) return this.#parts.streamEnded?.(readStream(frame))
@@ -154,9 +159,13 @@ export class RelaySession {
         placement.toPrefill(Number.isNaN(key) ? undefined : key, frame.number(), frame.texts()),
       )
     }
+    if (kind === ASK.holder) {
+      const [request, exclude] = [frame.text(), frame.texts()]
+      return this.#placed(id, placement.toHolder(request, readTurn(frame)!, exclude))
+    }
     if (kind !== ASK.decode) throw new RangeError(`unknown frame kind ${kind}`)
     const [request, tokens, exclude] = [frame.text(), frame.number(), frame.texts()]
-    return this.#placed(id, placement.toDecode(request, readHandoff(frame), tokens, exclude))
+    return this.#placed(id, placement.toDecode(request, readHandoff(frame), tokens, exclude, readTurn(frame)))
   }
 
   #enter(id: number): void {
@@ -245,12 +254,13 @@ export class RelaySession {
 
   #placed(id: number, placement: DecodePlacement | undefined): void {
     if (placement === undefined) return this.send(TELL.none, id)
-    const { index, decision, policy, similarity, covered } = placement
+    const { index, decision, policy, similarity, covered, conversation } = placement
     this.#tickets.hold(id, placement)
     const worker = this.#numberOf(placement.worker)
     return this.send(TELL.place, id, to => {
       to.number(worker).number(index).text(decision.reason).text(policy)
       for (const value of [decision.band, similarity, covered]) writeMaybe(to, value)
+      to.text(conversation ?? '')
     })
   }
 

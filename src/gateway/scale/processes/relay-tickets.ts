@@ -3,7 +3,7 @@
  * before.
  */
 import type { Role } from '../../../cluster/worker.ts'
-import { DispatchPlacement, type Placement } from '../../routing/placement.ts'
+import { DispatchPlacement, type Placement, type SeenOfWorker } from '../../routing/placement.ts'
 import type { HandoffExperts } from '../../routing/read-experts.ts'
 import type { TicketEnd } from './messages.ts'
 import type { OwnerParts } from './owner-server.ts'
@@ -54,11 +54,11 @@ export class RelayTickets {
     for (const [id, ticket] of this.#waiting) if (ticket.worker === worker) this.adopt(id, ticket)
   }
 
-  end(id: number, how: TicketEnd, tokenUs?: number): void {
+  end(id: number, how: TicketEnd, seen?: SeenOfWorker): void {
     this.#waiting.delete(id)
     const placement = this.#placements.get(id)
     this.#placements.delete(id)
-    placement?.end(how, { tokenUs })
+    placement?.end(how, seen)
   }
 
   endAll(): void {

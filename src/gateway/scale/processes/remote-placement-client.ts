@@ -1,10 +1,11 @@
 /** The placement client of a relay: asks the owner, reads its response and holds the ticket. */
 import type { Role } from '../../../cluster/worker.ts'
+import { CONVERSATION_STEPS } from '../../observe/request-observer.ts'
 import type { PlacementClient } from '../../routing/placement-client.ts'
 import type { DecodePlacement, Placement } from '../../routing/placement.ts'
 import type { HandoffExperts } from '../../routing/read-experts.ts'
 import type { Frame } from './frames.ts'
-import { ASK, readMaybe, roleByte, ROOM, TELL, writeHandoff } from './messages.ts'
+import { ASK, readMaybe, roleByte, ROOM, TELL, writeHandoff, writeTurn } from './messages.ts'
 import type { LiveTicket, RelayLink } from './relay-link.ts'
 
 /** The response to admission says whether there are workers, so this need not be asked again. */
@@ -29,11 +30,31 @@ export function remotePlacementClient(link: RelayLink, admission: KnownRoom): Pl
     return {
       worker,
       index,
-      end(how, { unreachable = false, tokenUs } = {}) {
-        link.release(id, how, tokenUs)
-        if (unreachable) link.tell(ASK.passiveFailure, 0, to => to.text(worker.id))
+      end(how, seen = {}) {
+        link.release(id, how, seen)
+        if (seen.unreachable) link.tell(ASK.passiveFailure, 0, to => to.text(worker.id))
       },
     }
+  }
+
+  const decodePlacementIn = (
+    frame: Frame,
+    id: number,
+    ticket: Omit<LiveTicket, 'worker'>,
+  ): DecodePlacement | undefined => {
+    if (frame.kind === TELL.none) return undefined
+    const placement = placementIn(frame, id, ticket)
+    const [reason, policy, band, similarity, covered, step] = [
+      frame.text(),
+      frame.text(),
+      readMaybe(frame),
+      readMaybe(frame),
+      readMaybe(frame),
+      frame.text(),
+    ]
+    const decision = { worker: placement.index, reason, band }
+    const conversation = CONVERSATION_STEPS.find(each => each === step)
+    return { ...placement, decision, policy, similarity, covered, conversation }
   }
 
   return {
@@ -61,28 +82,28 @@ export function remotePlacementClient(link: RelayLink, admission: KnownRoom): Pl
         (frame, id) =>
           frame.kind === TELL.none ? undefined : placementIn(frame, id, { role: 'decode', tokens: 0 }),
       ),
-    toDecode(request, given, tokens, exclude) {
+    toDecode(request, given, tokens, exclude, turn) {
       const handoff = given && expertsOf(given)
-      const read = (frame: Frame, id: number): DecodePlacement | undefined => {
-        if (frame.kind === TELL.none) return undefined
-        const placement = placementIn(frame, id, { role: 'decode', tokens, placed: { request, handoff } })
-        const [reason, policy, band, similarity, covered] = [
-          frame.text(),
-          frame.text(),
-          readMaybe(frame),
-          readMaybe(frame),
-          readMaybe(frame),
-        ]
-        const decision = { worker: placement.index, reason, band }
-        return { ...placement, decision, policy, similarity, covered }
-      }
       return link.ask(
         ASK.decode,
         to => {
           to.text(request).number(tokens).texts(exclude)
           writeHandoff(to, handoff)
+          writeTurn(to, turn)
         },
-        read,
+        (frame, id) => decodePlacementIn(frame, id, { role: 'decode', tokens, placed: { request, handoff } }),
+      )
+    },
+    toHolder(request, turn, exclude) {
+      const { tokens } = turn
+      return link.ask(
+        ASK.holder,
+        to => {
+          to.text(request).texts(exclude)
+          writeTurn(to, turn)
+        },
+        (frame, id) =>
+          decodePlacementIn(frame, id, { role: 'decode', tokens, placed: { request, handoff: undefined } }),
       )
     },
   }
