@@ -181,6 +181,7 @@ const STARTS_PROGRAM = new Set([
 
 /** Imports of a path that the source does not show: the caller's `new URL`, which is checked, names it. */
 const COMPUTED: readonly string[] = [
+  'gateway/app/owner.ts: import(module)',
   'sim/parallel.ts: import(module.href)',
   'sim/parallel-thread.ts: import(module)',
 ]
@@ -299,7 +300,8 @@ const NOT_POLICIES: readonly string[] = [
   "src/sim/cell-study.ts: by === 'random'", // how a cell is chosen
   'src/load/prompt-line.ts: KEYS.has(key)', // fields of a line, one of which is the domain
   "src/trace/trace-layout.ts: tensors.has('domain')", // a tensor of a trace
-  'src/gateway/control/dashboard/routes.ts: /^\\/eldr\\/(pulse|experts|plane|requests\\/[^/]+)$/', // a path
+  // a path
+  'src/gateway/control/dashboard/routes.ts: /^\\/eldr\\/(pulse|experts|plane|adapt|requests\\/[^/]+)$/',
   'src/paper/verdicts.ts: /^union p99$/', // the heading of a column
 ]
 

@@ -78,7 +78,7 @@ const STREAMS = LOOKS.at(-1)!
 /** With this many times the arrivals, a longer tail says nothing about the swap. */
 const MORE_LOAD = 1.15
 /** Weight of a second in the mean number of requests in flight. */
-const INFLIGHT_WEIGHT = 1 / 30
+const INFLIGHT_WEIGHT = 1 / 10
 
 interface Suggestion {
   readonly result: AttemptResult

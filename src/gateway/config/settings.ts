@@ -11,6 +11,7 @@ export interface Settings {
   readonly workers: WorkersSettings
   readonly discovery: DiscoverySettings
   readonly routing: RoutingSettings
+  readonly adapt: AdaptSettings
   readonly replicas: ReplicaSettings
   readonly limits: LimitSettings
   readonly timeouts: TimeoutSettings
@@ -150,6 +151,21 @@ export interface RoutingSettings {
   readonly refit: 'auto' | 'off'
   /** Pass the prompt token ids of a chat from prefill to decode, so that the chat template runs only once. */
   readonly reuseTokenIds: boolean
+}
+
+/** Live recalibration. */
+export interface AdaptSettings {
+  readonly mode: 'off' | 'suggest' | 'on'
+  /** For the artifacts of swaps. */
+  readonly folder: string
+  /** Swaps kept in the folder. */
+  readonly kept: number
+  readonly sampleRequests: number
+  /** A sampled request counts half as much after this time. */
+  readonly halfLifeMs: number
+  readonly minGain: number
+  /** How long TPOT is watched after a swap. */
+  readonly watchMs: number
 }
 
 export interface ReplicaSettings {

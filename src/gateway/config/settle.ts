@@ -9,8 +9,8 @@ import type { Settings } from './settings.ts'
 import { defaultRanks, workersOf } from './worker-form.ts'
 
 export function settle(form: FileForm): Settings {
-  const { server, workers, discovery, replicas, limits, timeouts, retries, lease, breaker, health, observe } =
-    form
+  const { server, workers, discovery, adapt, replicas, limits, timeouts, retries, lease } = form
+  const { breaker, health, observe } = form
   const { policy, prefillPolicy, ...routing } = form.routing
   return {
     server,
@@ -27,6 +27,7 @@ export function settle(form: FileForm): Settings {
       prefillPolicy: underscored(prefillPolicy) as PrefillPolicyName,
       ...routing,
     },
+    adapt,
     replicas,
     limits,
     timeouts,

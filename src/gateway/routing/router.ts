@@ -1,7 +1,7 @@
 /** Picks the worker of each leg. A request counts as load there from the decision on. */
 import type { Dispatch, Registry } from '../../cluster/registry.ts'
 import type { Unseen } from '../../policy/anticipate.ts'
-import type { DecodePolicy } from '../../policy/decode-policy.ts'
+import type { DecodePolicy, RoutableRequest } from '../../policy/decode-policy.ts'
 import type { PrefillPolicy } from '../../policy/prefill-policy.ts'
 import type { DecisionRecord } from '../observe/decision-log.ts'
 import type { Decisions } from '../observe/decisions.ts'
@@ -9,6 +9,7 @@ import { LiveRequests } from './live-requests.ts'
 import { DecidedPlacement, DispatchPlacement } from './placement.ts'
 import { type HandoffExperts, type Shape, shapeIn } from './read-experts.ts'
 import type { RoutingTable } from './routing-table.ts'
+import { usesFallback } from './table-policy.ts'
 
 export interface RouterOptions {
   readonly registry: Registry
@@ -21,6 +22,10 @@ export interface RouterOptions {
   readonly random?: () => number
   /** Other gateways in front of the same workers. */
   readonly replicas?: RoutingSharing
+  /**
+   * Told of every placed request that is signed by the artifact's first signature, and of its plain counts.
+   */
+  readonly sampled?: (request: RoutableRequest, plain: Uint16Array | undefined) => void
   /** Told of a worker that did not respond to a request. */
   readonly unreachable?: (worker: string) => void
 }
@@ -59,6 +64,11 @@ export class Router {
   /** Decode workers that a request, or its parts, are on now. */
   decodeWorkersOf(id: string): string[] {
     return this.#live.workersOf(id)
+  }
+
+  /** Requests on decode workers now, with the index of each one's worker. */
+  inflight(): { readonly request: RoutableRequest; readonly worker: number }[] {
+    return this.#live.all()
   }
 
   /** Newest first. */
@@ -100,11 +110,11 @@ export class Router {
     tokens: number,
     exclude: ReadonlySet<string>,
   ): DecidedPlacement | undefined {
-    const { registry, replicas, decisions, unreachable } = this.#options
+    const { registry, replicas, decisions, sampled, unreachable } = this.#options
     const nowMs = performance.now()
     this.#learn(handoff)
     const { policy } = this.#table
-    const { routable, reject, covered } = this.#table.read(id, handoff)
+    const { routable, reject, covered, plain } = this.#table.read(id, handoff)
     const tried = new Set(exclude)
     for (;;) {
       const candidates = registry.candidates('decode', nowMs, tried)
@@ -118,6 +128,7 @@ export class Router {
       const { worker } = dispatch
       this.#live.take(routable, decision.worker, worker.id)
       replicas?.unseen.sent(decision.worker)
+      if (sampled !== undefined && !usesFallback(routable)) sampled(routable, plain)
       const cosine = decision.similarities?.[candidates.findIndex(candidate => candidate.id === worker.id)]
       const similarity = cosine === undefined || Number.isNaN(cosine) ? undefined : cosine
       const record = decisions.decided({

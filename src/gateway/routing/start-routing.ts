@@ -9,7 +9,7 @@ import type { Log } from '../observe/log/log.ts'
 import { JOBS } from './fit-jobs.ts'
 import { type RoutingChange, RoutingControl } from './routing-control.ts'
 import type { LoadedArtifact } from './routing-plan.ts'
-import { Router, type RoutingSharing } from './router.ts'
+import { Router, type RouterOptions, type RoutingSharing } from './router.ts'
 
 export interface RoutingFiles extends Pick<PolicyOptions, 'cost'> {
   readonly artifact?: LoadedArtifact
@@ -32,6 +32,7 @@ export interface RoutingParts {
   readonly log: Log
   readonly changed: (change: RoutingChange) => void
   readonly unreachable?: (worker: string) => void
+  readonly sampled?: RouterOptions['sampled']
   readonly artifactLoaded?: (path: string, shownAs: string) => Promise<void>
   /** Undefined for a single gateway. */
   readonly replicas?: RoutingSharing
@@ -40,7 +41,7 @@ export interface RoutingParts {
 export function startRouting(
   { routing }: Settings,
   files: RoutingFiles,
-  { registry, decisions, log, changed, unreachable, artifactLoaded, replicas }: RoutingParts,
+  { registry, decisions, log, changed, unreachable, sampled, artifactLoaded, replicas }: RoutingParts,
 ): { readonly control: RoutingControl; readonly router: Router } {
   const control = new RoutingControl({
     routing,
@@ -58,6 +59,7 @@ export function startRouting(
     table: control.firstTable(),
     tableFor: shape => control.tableFor(shape),
     replicas,
+    sampled,
     unreachable,
   })
   control.drive(router)

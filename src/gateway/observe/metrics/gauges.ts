@@ -6,12 +6,13 @@ import type { Admission } from '../../http/admission.ts'
 import type { Pace } from '../insight/pace.ts'
 import type { Metrics } from './metrics.ts'
 import type { RoutingState } from './routing-state.ts'
+import { addAdaptGauges, type AdaptSources } from './gauges-adapt.ts'
 import { addFitGauges, type FitSources } from './gauges-fit.ts'
 import { addReplicaGauges, type ReplicaSources } from './gauges-replicas.ts'
 import { addTrafficGauges, type TrafficSources } from './gauges-traffic.ts'
 import type { LoopDelay } from './loop-delay.ts'
 
-export interface GaugeSources extends TrafficSources, FitSources, ReplicaSources {
+export interface GaugeSources extends TrafficSources, FitSources, ReplicaSources, AdaptSources {
   readonly registry: Pick<Registry, 'views'>
   readonly admission: Pick<Admission, 'running' | 'queued'>
   readonly control: RoutingState
@@ -161,4 +162,5 @@ export function addGauges(metrics: Metrics, sources: () => GaugeSources): void {
   addTrafficGauges(metrics, sources)
   addFitGauges(metrics, sources)
   addReplicaGauges(metrics, sources)
+  addAdaptGauges(metrics, sources)
 }
