@@ -98,8 +98,8 @@ describe('live recalibration', () => {
       expect(await view()).toMatchObject({ mode: 'suggest', state: 'steady', sample: { requests: 0 } })
       expect(errorOf(await call(cluster, 'POST', '/eldr/adapt/swap'))).toBe('409 ELDR_ADAPT_REFUSED')
       // Long enough to know the usual load.
-    await sendUntil('task', async () => (await view()).sample.requests === 1_024)
-    const events = await follow(cluster)
+      await sendUntil('task', async () => (await view()).sample.requests === 1_024)
+      const events = await follow(cluster)
       await sendUntil('lang', async () => (await view()).suggestion)
       const { data: drift } = await events.find(
         ({ event, data }) => event === 'adapt' && data.kind === 'drift',
