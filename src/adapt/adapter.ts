@@ -14,6 +14,7 @@ import type { AdaptEvent, AdaptState, AdaptView, AttemptView, SwapView } from '.
 import type { AttemptInput, AttemptResult, AttemptWorker, InflightRequest } from './attempt.ts'
 import { DriftDetector, rankOf } from './drift-detector.ts'
 import { DriftHistory } from './drift-history.ts'
+import { isWorthASwap } from './judge.ts'
 import { LiveSample } from './live-sample.ts'
 import { RecentTimes } from './recent-times.ts'
 import type { AttemptRunner } from './run-attempt.ts'
@@ -305,7 +306,7 @@ export class Adapter {
     try {
       const result = await this.#runner.run(this.#inputOf(target, sample, nowMs))
       const { gain, judgedBy, fitted, heldOut, moved, inflight } = result
-      const isGain = gain.mean - gain.half > 0 && gain.mean >= this.#options.minGain
+      const isGain = isWorthASwap(gain, this.#options.minGain)
       this.#last = {
         atMs: nowMs,
         seconds: (performance.now() - startMs) / 1000,

@@ -41,6 +41,11 @@ export interface Gain {
   readonly half: number
 }
 
+/** Above its noise, and large enough. */
+export function isWorthASwap({ mean, half }: Gain, minGain: number): boolean {
+  return mean - half > 0 && mean >= minGain
+}
+
 const PASSES = 20
 /** Arrivals of a pass that are measured, for each request in flight: nearly all requests are replaced. */
 const TURNOVERS = 3
