@@ -8,6 +8,7 @@ import { REFUSALS } from '../dist/gateway/http/refusal.js'
 import { configPage, schemaText } from '../dist/gateway/config/schema/reference.js'
 import { apiPage, documentText } from '../dist/gateway/control/openapi/api-page.js'
 import { resultsData, resultsPage } from '../dist/paper/results-page.js'
+import { adaptPage } from '../dist/report/adapt-page.js'
 import { harmPage } from '../dist/report/harm-page.js'
 import { driftPage } from '../dist/report/drift-page.js'
 import { errorsPage } from '../dist/report/errors-page.js'
@@ -35,6 +36,7 @@ for (const [name, text] of [
   ...resultsData(whole, cut).map(([name, text]) => [`evidence/${name}`, text]),
   ['evidence/gpu.md', gpuPage(gpu)],
   ['evidence/harm.md', harmPage(await saved('harm.json'), await saved('harm-live.json'))],
+  ['evidence/adapt.md', adaptPage(await saved('adapt.json'))],
   ['evidence/drift.md', driftPage(await saved('drift.json'))],
   ...(gpuFigure === undefined ? [] : [[`pictures/${STEP_FIGURE}`, gpuFigure]]),
   [
