@@ -1,4 +1,4 @@
-/** Live recalibration through the gateway: requests of another kind, what it says about them, swap and undo. */
+/** Live recalibration through the gateway: requests of another kind, what it says of them, swap and undo. */
 import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
@@ -58,9 +58,9 @@ const start = async (mode: 'suggest' | 'on', more: ClusterOptions = {}) =>
 let next = 0
 /** Sends requests of one kind, 48 at a time, until something holds. */
 async function sendUntil(traffic: string, holds: () => Promise<boolean>): Promise<void> {
-  let done = false
+  const state = { done: false }
   const sender = async () => {
-    while (!done) {
+    while (!state.done) {
       const row = next++ % rows[traffic]!.length
       const response = await cluster.post('/v1/completions', {
         prompt: 'a',
@@ -73,7 +73,7 @@ async function sendUntil(traffic: string, holds: () => Promise<boolean>): Promis
     }
   }
   const senders = Array.from({ length: 48 }, sender)
-  await eventually(async () => (done = await holds()), 'what the test waits for')
+  await eventually(async () => (state.done = await holds()), 'what the test waits for')
   await Promise.all(senders)
 }
 

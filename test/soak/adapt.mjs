@@ -78,8 +78,7 @@ await gateway.start({
 const api = async (method, path, body) => {
   const response = await fetch(`${gateway.url}${path}`, {
     method,
-    body: body && JSON.stringify(body),
-    headers: { 'content-type': 'application/json' },
+    ...(body && { body: JSON.stringify(body), headers: { 'content-type': 'application/json' } }),
   })
   if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${await response.text()}`)
   return response.json()
@@ -98,7 +97,7 @@ let mix = 'task'
 let running = 0
 /** Requests on decoders when they died. */
 let mayBreak = 0
-let sending = true
+const state = { sending: true }
 const began = performance.now()
 const load = sendAll()
 const phases = []
@@ -106,7 +105,7 @@ const phases = []
 say(`${perSecond} requests/s; traffic: task`)
 await wait(COMPARES ? 30_000 : 8_000)
 for (const next of ['lang', 'task']) phases.push(await phase(next))
-sending = false
+state.sending = false
 await load
 await until(async () => running === 0, 60_000)
 const view = await api('GET', '/eldr/adapt')
@@ -173,7 +172,7 @@ async function slotTpot() {
 
 /** Open loop: arrivals at random times. */
 async function sendAll() {
-  for (let atMs = 0; sending; atMs += (-Math.log(1 - random.uniform()) / perSecond) * 1000) {
+  for (let atMs = 0; state.sending; atMs += (-Math.log(1 - random.uniform()) / perSecond) * 1000) {
     const earlyMs = atMs - (performance.now() - began)
     if (earlyMs > 1) await wait(earlyMs)
     running++

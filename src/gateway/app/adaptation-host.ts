@@ -37,7 +37,7 @@ export function adaptationHost(parts: HostParts): AdaptationHost {
     happened(event) {
       metrics.adaptEvents.inc({ event: event.kind })
       events.publish('adapt', event)
-      shown.add('routing', 'adapt', event.kind)
+      shown.add('routing', control.policy, `adapt_${event.kind}`)
       const isBad = event.kind === 'failed' || event.kind === 'rolled_back'
       log[isBad ? 'warn' : 'info'](event, wordsOf(event))
     },
