@@ -1,6 +1,7 @@
 /** Frame of the page: current policy, connection status and the views. */
 import { useSignalEffect } from '@preact/signals'
 import { useRef } from 'preact/hooks'
+import { Adapt } from './view-adapt.tsx'
 import { Control } from './view-control.tsx'
 import { Decisions } from './view-decisions.tsx'
 import { Experts } from './view-experts.tsx'
@@ -27,6 +28,7 @@ const NAMES: Readonly<Record<ViewName, string>> = {
   experts: 'Experts',
   decisions: 'Decisions',
   signatures: 'Signatures',
+  adapt: 'Adapt',
   control: 'Control',
 }
 
@@ -106,6 +108,7 @@ function Body() {
     experts: Experts,
     decisions: Decisions,
     signatures: Signatures,
+    adapt: Adapt,
     control: Control,
   }
   const View = views[view.value]

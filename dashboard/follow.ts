@@ -4,6 +4,7 @@
  */
 import { batch } from '@preact/signals'
 import type {
+  AdaptView,
   ExpertsView,
   Hello,
   LiveDecision,
@@ -15,6 +16,7 @@ import type {
 import { ask, authorization } from './api.ts'
 import { EventReader } from './server-events.ts'
 import {
+  adapt,
   connection,
   decisions,
   experts,
@@ -39,6 +41,7 @@ const KEPT_EVENTS = 100
 const SILENT_MS = 4_000
 const RETRY_MS = [500, 1_000, 2_000, 3_000]
 const EXPERTS_MS = 700
+const ADAPT_MS = 1_000
 /** A hidden page stops polling after this. */
 const ASLEEP_AFTER_MS = 60_000
 const RATE_WINDOW_MS = 5_000
@@ -56,6 +59,7 @@ export async function follow(): Promise<never> {
     document.hidden ? setTimeout(sleepIfHidden, ASLEEP_AFTER_MS) : wake(),
   )
   void followExperts()
+  void followAdapt()
   for (;;) {
     if (isAsleep()) {
       if (document.hidden) await woken()
@@ -200,6 +204,14 @@ async function followExperts(): Promise<never> {
       }
     }
     await pause(EXPERTS_MS)
+  }
+}
+
+async function followAdapt(): Promise<never> {
+  for (;;) {
+    const isShown = view.value === 'adapt' && connection.value === 'live' && !document.hidden
+    if (isShown) adapt.value = await ask<AdaptView>('adapt').catch(() => adapt.value)
+    await pause(isShown ? ADAPT_MS : EXPERTS_MS / 2)
   }
 }
 

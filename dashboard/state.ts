@@ -1,6 +1,7 @@
 /** State of the page as signals: views read them, `follow.ts` writes them. */
 import { computed, signal } from '@preact/signals'
 import type {
+  AdaptView,
   ExpertsView,
   ClusterEvent,
   LiveDecision,
@@ -10,7 +11,7 @@ import type {
   Welcome,
 } from '../src/gateway/observe/insight/wire.ts'
 
-export const VIEWS = ['overview', 'experts', 'decisions', 'signatures', 'control'] as const
+export const VIEWS = ['overview', 'experts', 'decisions', 'signatures', 'adapt', 'control'] as const
 export type ViewName = (typeof VIEWS)[number]
 
 export type Connection = 'connecting' | 'live' | 'lost' | 'crowded' | 'refused' | 'asleep'
@@ -18,6 +19,7 @@ export type Connection = 'connecting' | 'live' | 'lost' | 'crowded' | 'refused' 
 export const welcome = signal<Welcome | undefined>(undefined)
 export const connection = signal<Connection>('connecting')
 export const pulse = signal<Pulse | undefined>(undefined)
+export const adapt = signal<AdaptView | undefined>(undefined)
 export const experts = signal<ExpertsView | undefined>(undefined)
 /** Null: the gateway has no artifact. */
 export const plane = signal<PlaneView | null | undefined>(undefined)

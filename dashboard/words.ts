@@ -114,6 +114,13 @@ const ROUTING: Readonly<Record<string, string>> = {
   refit_refused: 'refit refused',
   workers: 'tables grown for more workers',
   model: 'model shape detected',
+  adapt_drift: 'live requests drifted away from the artifact',
+  adapt_judged: 'refit judged',
+  adapt_swapped: 'artifact swapped for a refitted one',
+  adapt_kept: 'swap kept',
+  adapt_undone: 'swap undone',
+  adapt_rolled_back: 'swap rolled back',
+  adapt_failed: 'swap failed',
 }
 
 export function eventText({ kind, about, change }: ClusterEvent): string {

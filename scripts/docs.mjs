@@ -8,6 +8,7 @@ import { REFUSALS } from '../dist/gateway/http/refusal.js'
 import { configPage, schemaText } from '../dist/gateway/config/schema/reference.js'
 import { apiPage, documentText } from '../dist/gateway/control/openapi/api-page.js'
 import { resultsData, resultsPage } from '../dist/paper/results-page.js'
+import { adaptPage } from '../dist/report/adapt-page.js'
 import { harmPage } from '../dist/report/harm-page.js'
 import { experimentPage } from '../dist/report/experiment-page.js'
 import { conversationsPage } from '../dist/report/conversations-page.js'
@@ -46,6 +47,7 @@ for (const [name, text] of [
     'evidence/conversations.md',
     conversationsPage(await saved('conversations.json'), await saved('conversations-live.json')),
   ],
+  ['evidence/adapt.md', adaptPage(await saved('adapt.json'))],
   ...(gpuFigure === undefined ? [] : [[`pictures/${STEP_FIGURE}`, gpuFigure]]),
   [
     'guides/scale.md',

@@ -25,6 +25,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   policy: ['math', 'signature', 'fit'],
   cost: ['trace'],
   sim: ['math', 'signature', 'trace', 'fit', 'policy', 'cost'],
+  adapt: ['math', 'signature', 'trace', 'fit', 'policy', 'sim'],
   wire: [],
   cluster: ['math'],
   gateway: ['math', 'signature', 'trace', 'fit', 'policy', 'cost', 'wire', 'cluster'],
@@ -43,6 +44,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'policy',
     'cost',
     'sim',
+    'adapt',
     'wire',
     'cluster',
     'gateway',
@@ -179,6 +181,7 @@ const STARTS_PROGRAM = new Set([
 
 /** Imports of a path that the source does not show: the caller's `new URL`, which is checked, names it. */
 const COMPUTED: readonly string[] = [
+  'gateway/app/owner.ts: import(module)',
   'sim/parallel.ts: import(module.href)',
   'sim/parallel-thread.ts: import(module)',
 ]
@@ -297,7 +300,8 @@ const NOT_POLICIES: readonly string[] = [
   "src/sim/cell-study.ts: by === 'random'", // how a cell is chosen
   'src/load/prompt-line.ts: KEYS.has(key)', // fields of a line, one of which is the domain
   "src/trace/trace-layout.ts: tensors.has('domain')", // a tensor of a trace
-  'src/gateway/control/dashboard/routes.ts: /^\\/eldr\\/(pulse|experts|plane|requests\\/[^/]+)$/', // a path
+  // a path
+  'src/gateway/control/dashboard/routes.ts: /^\\/eldr\\/(pulse|experts|plane|adapt|requests\\/[^/]+)$/',
   'src/paper/verdicts.ts: /^union p99$/', // the heading of a column
 ]
 

@@ -83,6 +83,31 @@ export const routing = {
       { max: 1 },
     ),
     graph(
+      'Drift',
+      'none',
+      'Mean rank of live requests among the calibration requests (about 0.5 while the artifact fits), and gateways that see drift.',
+      [
+        { expr: of('eldr_adapt_rank'), legend: 'rank {{instance}}' },
+        { expr: of('eldr_adapt_drifting'), legend: 'drifting {{instance}}' },
+      ],
+      { max: 1 },
+    ),
+    graph(
+      'Live recalibration',
+      'none',
+      'Drift, judged refits, swaps and what became of them, per five minutes.',
+      [{ expr: sum('event', `increase(${of('eldr_adapt_events_total')}[5m])`), legend: '{{event}}' }],
+    ),
+    graph(
+      'Predicted gain of a refit',
+      'percentunit',
+      'Share of the time of a decode step that the last refit on live requests should save.',
+      [{ expr: of('eldr_adapt_predicted_gain'), legend: '{{instance}}' }],
+    ),
+    graph('Live sample', 'none', 'Requests in the sample that a refit uses.', [
+      { expr: of('eldr_adapt_sample_requests'), legend: '{{instance}}' },
+    ]),
+    graph(
       'Band size',
       'none',
       'Workers in the locality band, policy band only. The wider, the more load decides.',

@@ -20,12 +20,21 @@ Examples:
     )
     .action(async (_: unknown, command: Command) => {
       const { serveAction } = await import('./serve-action.ts')
-      await serveAction(flagValues(command), async (settings, log) =>
-        settings.server.processes > 1
-          ? (await import('../gateway/scale/processes/supervisor.ts')).startProcesses(settings, log)
-          : (await import('../gateway/app/start-gateway.ts')).startGateway(settings, log),
-      )
+      await serveAction(flagValues(command), async (settings, log) => {
+        if (settings.server.processes > 1) {
+          const { startProcesses } = await import('../gateway/scale/processes/supervisor.ts')
+          return startProcesses(settings, log, adaptationModule())
+        }
+        const { startGateway } = await import('../gateway/app/start-gateway.ts')
+        const { createAdaptation } = await import('./adaptation.ts')
+        return startGateway(settings, log, { createAdaptation })
+      })
     })
+}
+
+/** For the owner process, which loads it itself. */
+function adaptationModule(): URL {
+  return new URL(import.meta.url.endsWith('.js') ? './adaptation.js' : './adaptation.ts', import.meta.url)
 }
 
 /**

@@ -5,8 +5,8 @@ import { TRANSFORM, TRANSFORMS, type TransformName } from '../signature/transfor
 import * as check from '../trace/file-checks.ts'
 import { quoted } from '../trace/quoted.ts'
 import { type SafetensorsFile, withSafetensors } from '../trace/safetensors-file.ts'
-import type { Artifact, ArtifactAbout, CalibrationSet, FittedSignature } from './artifact.ts'
-import { ARTIFACT_FORMAT, FALLBACK } from './artifact-write.ts'
+import type { Artifact, ArtifactAbout, CalibrationSet, FittedSignature, Lineage } from './artifact.ts'
+import { ARTIFACT_FORMAT, FALLBACK, LINEAGE } from './artifact-write.ts'
 import { sizesOf } from './cluster.ts'
 
 const MAX_WORKERS = 65_535
@@ -78,7 +78,27 @@ function aboutOf({ path, metadata }: SafetensorsFile): ArtifactAbout {
     traceSha256: check.textOf(path, metadata, 'trace_sha256'),
     traceRequests: check.wholeNumber(path, metadata, 'trace_requests', Number.MAX_SAFE_INTEGER),
     version: check.textOf(path, metadata, 'eldr_version'),
+    lineage:
+      metadata[LINEAGE] === undefined
+        ? undefined
+        : check.jsonOf(
+            path,
+            metadata,
+            LINEAGE,
+            'the origin of an artifact made from live traffic',
+            isLineage,
+          ),
   }
+}
+
+function isLineage(value: unknown): value is Lineage {
+  const { parentSha256, judgedBy, ...numbers } = (value ?? {}) as Partial<Record<keyof Lineage, unknown>>
+  const { atMs, sampleRequests, heldOutRequests, gain, gainHalf } = numbers
+  return (
+    typeof parentSha256 === 'string' &&
+    (judgedBy === 'reported' || judgedBy === 'predicted') &&
+    [atMs, sampleRequests, heldOutRequests, gain, gainHalf].every(Number.isFinite)
+  )
 }
 
 async function calibrationOf(

@@ -6,6 +6,9 @@ export const ARTIFACT_FORMAT = 'eldr.artifact.v1'
 /** Prefix of the fallback's tensors and metadata keys. */
 export const FALLBACK = 'fallback_'
 
+/** Metadata key of the lineage, as JSON. */
+export const LINEAGE = 'lineage'
+
 /** The same artifact gives the same bytes. */
 export async function writeArtifact(
   path: string,
@@ -47,6 +50,7 @@ export async function writeArtifact(
     trace_sha256: about.traceSha256,
     trace_requests: `${about.traceRequests}`,
     eldr_version: about.version,
+    ...(about.lineage && { [LINEAGE]: JSON.stringify(about.lineage) }),
   }
   await writeSafetensors(path, { metadata, tensors })
 }

@@ -70,6 +70,27 @@ export interface ArtifactAbout {
   readonly traceRequests: number
   /** ELDR release that wrote it. */
   readonly version: string
+  /** Present if it was refitted from live traffic. */
+  readonly lineage?: Lineage
+}
+
+/** Where an artifact that was refitted from live traffic comes from. */
+export interface Lineage {
+  /** Hash of the artifact that it replaced. */
+  readonly parentSha256: string
+  /** Unix time of the refit. */
+  readonly atMs: number
+  /** Live requests that it was fitted on, and others that it was judged on. */
+  readonly sampleRequests: number
+  readonly heldOutRequests: number
+  /**
+   * Share of the cost of a decode step that it should save against its parent; mean ± half of a 95 %
+   * interval.
+   */
+  readonly gain: number
+  readonly gainHalf: number
+  /** Whether the judgement used decode counts that workers reported, or predictions from prompts. */
+  readonly judgedBy: 'reported' | 'predicted'
 }
 
 /**

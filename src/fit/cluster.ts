@@ -17,6 +17,8 @@ export interface ClusterOptions {
    * waits for the result.
    */
   readonly compare?: boolean
+  /** Unit centroids that the first run starts from [workers × width] (default: drawn rows). */
+  readonly start?: Float32Array
   readonly onProgress?: (what: string, done: number, total: number) => void
 }
 
@@ -35,9 +37,10 @@ export interface FittedClusters extends Clustering {
  */
 export function clusterSignatures(
   points: PackedRows,
-  { workers, balance, restarts, seed, compare = false, onProgress }: ClusterOptions,
+  { workers, balance, restarts, seed, compare = false, start, onProgress }: ClusterOptions,
 ): FittedClusters {
   const scores = createClusterScores(points, workers, restarts + 1)
+  const startCosts = start && costsTo(points, start, workers)
   const run = (balanced: boolean, runs: number, label: number) =>
     kMeans(points, {
       clusters: workers,
@@ -45,6 +48,7 @@ export function clusterSignatures(
       restarts: runs,
       random: createRandom(seed).fork(label),
       scores,
+      start: startCosts,
       onIteration: (restart, iteration) =>
         onProgress?.(`clusters, run ${restart + 1} iteration ${iteration + 1}`, restart, runs),
     })
@@ -59,6 +63,14 @@ export function clusterSignatures(
     sizes: sizesOf(chosen.clusterOf, workers),
     vanillaSizes: vanilla === undefined ? [] : sizesOf(vanilla.clusterOf, workers).toSorted((a, b) => b - a),
   }
+}
+
+/** Negative products of rows and unit centroids [rows × clusters]. */
+export function costsTo(points: PackedRows, centroids: Float32Array, clusters: number): Float64Array {
+  const costs = new Float64Array(points.rows * clusters)
+  const columns = Array.from({ length: clusters }, (_, k) => k)
+  points.negatedProducts(Float64Array.from(centroids), columns, costs, clusters)
+  return costs
 }
 
 export function sizesOf(clusterOf: ArrayLike<number>, clusters: number): number[] {

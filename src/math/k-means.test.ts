@@ -143,4 +143,14 @@ describe('k-means', () => {
       Array.from(kMeans(rows(50, 3), { clusters: 7, balanced: true, random: createRandom(seed) }).clusterOf)
     expect(run(4)).toEqual(run(4))
   })
+
+  it('starts from given centroids: those of a solution do not change, and it is never worse than they are', () => {
+    const data = rows(60, 3)
+    const options = { clusters: 4, balanced: true, random: createRandom(1), restarts: 1 }
+    const solved = kMeans(data, options)
+    const start = scoresByCentroids(data, 4).ofClusters(solved.clusterOf).slice()
+    const again = kMeans(data, { ...options, random: createRandom(99), start })
+    expect(again.clusterOf).toEqual(solved.clusterOf)
+    expect(again.history[0]).toBeGreaterThanOrEqual(solved.history.at(-1)!)
+  })
 })

@@ -14,6 +14,8 @@ export interface KMeansOptions {
   /** Runs with different seeds; the best one is kept. */
   readonly restarts?: number
   readonly maxIterations?: number
+  /** Costs to the centroids that the first run starts from [points × clusters] (default: seeds). */
+  readonly start?: Float64Array
   /** Cluster costs to reuse if a caller runs several times on the same points. */
   readonly scores?: ClusterScores
   readonly onIteration?: (restart: number, iteration: number) => void
@@ -51,14 +53,15 @@ export function kMeans(points: PackedRows, options: KMeansOptions): Clustering {
 
 function oneRun(
   points: PackedRows,
-  { clusters, balanced, maxIterations = 100, onIteration }: KMeansOptions,
+  { clusters, balanced, maxIterations = 100, start, onIteration }: KMeansOptions,
   random: Random,
   scores: ClusterScores,
   restart: number,
 ): Clustering {
   const prices = new Float64Array(clusters)
   const history: number[] = []
-  let costs = scores.ofSeeds(seeds(points.rows, clusters, random, scores))
+  const isWarm = start !== undefined && restart === 0
+  let costs = isWarm ? start.slice() : scores.ofSeeds(seeds(points.rows, clusters, random, scores))
   let clusterOf: Int32Array | undefined
   let iteration = 0
   while (iteration < maxIterations) {

@@ -280,7 +280,7 @@ describe('changes', () => {
   })
 })
 
-describe.each(['overview', 'experts', 'decisions', 'signatures', 'control'])('view %s', name => {
+describe.each(['overview', 'experts', 'decisions', 'signatures', 'adapt', 'control'])('view %s', name => {
   it('has no serious axe findings and no horizontal scrolling, on a light desktop and a dark phone', async () => {
     for (const size of [DESK, PHONE]) {
       const tab = await openDashboard(browser, url, name, size)

@@ -1,4 +1,5 @@
 /** A gateway in front of fake workers, on real sockets, with the settings of the test. */
+import type { CreateAdaptation } from '../../src/gateway/app/adaptation.ts'
 import type { Settings } from '../../src/gateway/config/settings.ts'
 import { fileSchema } from '../../src/gateway/config/schema/schema.ts'
 import { settle } from '../../src/gateway/config/settle.ts'
@@ -19,6 +20,8 @@ export interface ClusterOptions {
   readonly engine?: EngineAdapter
   /** Further listeners of requests. */
   readonly observers?: readonly RequestObserver[]
+  /** Live recalibration (default: none). */
+  readonly createAdaptation?: CreateAdaptation
   /** Parts of the configuration file. */
   readonly config?: { readonly [section in keyof Settings]?: Record<string, unknown> }
 }
@@ -72,8 +75,8 @@ export async function startCluster(options: ClusterOptions = {}): Promise<Cluste
     }),
   )
   const log = createLog({ logLevel: 'silent', logFormat: 'json' })
-  const { engine, observers } = options
-  const gateway = await startGateway(settings, log, { engine, observers })
+  const { engine, observers, createAdaptation } = options
+  const gateway = await startGateway(settings, log, { engine, observers, createAdaptation })
   const { registry } = gateway.context
   const ready = () =>
     registry.candidates('prefill', performance.now()).length >= prefills.length &&

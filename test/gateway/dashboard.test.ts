@@ -130,7 +130,7 @@ describe('read access', () => {
       access: 'none',
       tokenSet: true,
     })
-    for (const path of ['/eldr/pulse', '/eldr/experts', '/eldr/plane', '/eldr/requests/a'])
+    for (const path of ['/eldr/pulse', '/eldr/experts', '/eldr/plane', '/eldr/adapt', '/eldr/requests/a'])
       expect(errorOf(await call(cluster, 'GET', path))).toBe('401 ELDR_UNAUTHORIZED')
     const known = await call(cluster, 'GET', '/eldr/dashboard', undefined, bearer)
     expect(known.json).toMatchObject({

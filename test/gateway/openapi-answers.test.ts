@@ -4,6 +4,7 @@
  * comes and is not there is missing.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { Adaptation } from '../../src/gateway/app/adaptation.ts'
 import { stopClock } from '../manual-clock.ts'
 import { temporaryFolder } from '../trace-support.ts'
 import { smallArtifact } from './admin-support.ts'
@@ -18,11 +19,53 @@ let cluster: Cluster
 let contract: Conformance
 let asking: Asking
 const STREAMS = ['/eldr/events', '/eldr/pulse']
+let adapts = true
+
+/** Live recalibration that has everything to show, and takes or refuses what it is told. */
+function createAdaptation(): Adaptation {
+  const judged = { gain: 0.04, gainHalf: 0.01, judgedBy: 'reported', moved: 3 } as const
+  const requests = { sampleRequests: 200, heldOutRequests: 190 }
+  const [sha256, parentSha256] = ['a'.repeat(64), 'b'.repeat(64)]
+  const done = async () =>
+    adapts ? ({ kind: 'ok' } as const) : ({ kind: 'refused', why: 'There is no suggestion.' } as const)
+  return {
+    decided() {},
+    reported() {},
+    streamed() {},
+    artifactChanged() {},
+    close() {},
+    view: () => ({
+      mode: 'on',
+      state: 'held',
+      note: 'The last swap was undone.',
+      drift: { meanRank: 0.1, sinceMs: 1e12, history: [{ fromMs: 1e12, meanRank: 0.1, requests: 7 }] },
+      sample: { requests: 9, capacity: 256, halfLifeMs: 1, bytes: 4, reported: 2, needed: 256, usable: 9 },
+      minGain: 0.01,
+      last: { atMs: 1e12, seconds: 1.5, verdict: 'swap', ...judged, fitted: 200, heldOut: 190, inflight: 9 },
+      suggestion: false,
+      swaps: [
+        {
+          atMs: 1e12,
+          file: 'a',
+          sha256,
+          parentSha256,
+          state: 'undone',
+          ...requests,
+          ...judged,
+          p99AfterMs: 2,
+        },
+      ],
+    }),
+    swap: done,
+    undo: done,
+  }
+}
 
 beforeAll(async () => {
   artifact = (await smallArtifact(folder.path, 2)).path
   cluster = await startCluster({
     prefill: 1,
+    createAdaptation,
     config: {
       server: { adminToken: TOKEN, apiKeys: [KEY] },
       routing: { artifact },
@@ -193,6 +236,17 @@ describe('successful requests', () => {
     await ask('PUT', path, 404)
     await ask('DELETE', path, 404)
     await ask('DELETE', path, 200, { as })
+  })
+
+  it('adapt to live traffic', async () => {
+    expect((await ask('GET', '/eldr/adapt', 200)).body).toContain('"judgedBy":"reported"')
+    await ask('POST', '/eldr/adapt/swap', 200)
+    await ask('POST', '/eldr/adapt/undo', 200)
+    await ask('POST', '/eldr/adapt/swap', 400, { body: { now: true } })
+    await ask('POST', '/eldr/adapt/undo', 400, { body: { now: true } })
+    adapts = false
+    await ask('POST', '/eldr/adapt/swap', 409)
+    await ask('POST', '/eldr/adapt/undo', 409)
   })
 
   it('change the log level', async () => {

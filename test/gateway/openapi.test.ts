@@ -129,6 +129,7 @@ describe('a gateway', () => {
       ({ path, operation }) => path.startsWith('/eldr/') && operation.security.length === 0,
     )
     expect(open.map(({ path }) => path).toSorted()).toEqual([
+      '/eldr/adapt',
       '/eldr/dashboard',
       '/eldr/experts',
       '/eldr/plane',

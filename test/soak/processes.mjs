@@ -56,6 +56,34 @@ export class Worker {
   }
 }
 
+/** `eldr worker`, which can be killed and restarted at the same address. */
+export class EmbeddedWorker {
+  url = ''
+  #flags
+  /** @type {import('node:child_process').ChildProcess | undefined} */
+  #child
+
+  /** @param {string[]} flags */
+  constructor(flags) {
+    this.#flags = flags
+    process.on('exit', () => this.#child?.kill('SIGKILL'))
+  }
+
+  async start() {
+    const port = this.url === '' ? '0' : new URL(this.url).port
+    const flags = ['worker', '--port', port, '--log-level', 'error', '--json-ready', ...this.#flags]
+    this.#child = spawn(process.execPath, [GATEWAY, ...flags], { stdio: ['ignore', 'pipe', 'inherit'] })
+    const [line] = await once(createInterface({ input: this.#child.stdout }), 'line')
+    this.url = JSON.parse(line).url
+  }
+
+  async kill() {
+    const gone = once(this.#child, 'exit')
+    this.#child.kill('SIGKILL')
+    await gone
+  }
+}
+
 /** `eldr serve` with its log lines counted by level; errors are kept. */
 export class Gateway {
   url = ''

@@ -7,6 +7,7 @@ import { setClientAddress } from '../http/auth.ts'
 import { createLog } from '../observe/log/log.ts'
 import type { LogLevelControl } from '../observe/log/log-level.ts'
 import { closeLog } from '../observe/log/log-output.ts'
+import type { AdaptationModule, CreateAdaptation } from './adaptation.ts'
 import type { Hosting } from './hosting.ts'
 import { type Gateway, startGateway } from './start-gateway.ts'
 import {
@@ -44,7 +45,8 @@ const DECLARE_MS = 1_500
 // owner.
 for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGUSR2'] as const) process.on(signal, () => {})
 
-async function run({ settings: given, folder, saved, relays }: OwnerStart, inbox: Inbox): Promise<void> {
+async function run(start: OwnerStart, inbox: Inbox): Promise<void> {
+  const { settings: given, folder, saved, relays, adaptation } = start
   process.prependListener('disconnect', () => rmSync(folder, { recursive: true, force: true }))
   const save = (part: SavedState) => tellSupervisor({ kind: 'saved', saved: part })
   const { tls: _, ...server } = given.server
@@ -94,7 +96,8 @@ async function run({ settings: given, folder, saved, relays }: OwnerStart, inbox
   // Undefined while the gateway starts: there are no relays to notify yet.
   let owner: OwnerServer | undefined
   let level: LogLevelControl | undefined
-  const gateway: Gateway = await startGateway(settings, log, { hosting })
+  const createAdaptation = await adaptationIn(adaptation)
+  const gateway: Gateway = await startGateway(settings, log, { hosting, createAdaptation })
   const { registry, router, budget, health, restarts, insight, metrics, logLevel } = gateway.context
   level = logLevel
   const { artifact: first } = given.routing
@@ -163,6 +166,11 @@ async function run({ settings: given, folder, saved, relays }: OwnerStart, inbox
     await closeLog()
     process.exit(0)
   }
+}
+
+async function adaptationIn(module: string | undefined): Promise<CreateAdaptation | undefined> {
+  if (module === undefined) return undefined
+  return ((await import(module)) as AdaptationModule).createAdaptation
 }
 
 await runAsMember(run)

@@ -34,6 +34,9 @@ import { LogLevelControl } from '../observe/log/log-level.ts'
 import { LostWorkers } from '../routing/lost-workers.ts'
 import { Metrics } from '../observe/metrics/metrics.ts'
 import { ShadowCounts } from '../observe/shadow-counts.ts'
+import { type Adaptation, type CreateAdaptation } from './adaptation.ts'
+import { adaptationHost } from './adaptation-host.ts'
+import { DecodeReports } from './decode-reports.ts'
 import { localPlacementClient, type LocalPlacementClient } from '../routing/placement-client.ts'
 import { readyReplicas } from '../scale/replicas/start-replicas.ts'
 import { RetryBudget } from '../routing/retry-budget.ts'
@@ -62,6 +65,8 @@ export interface GatewayOptions {
   readonly hosting?: Hosting
   /** In place of the configured engine. */
   readonly engine?: EngineAdapter
+  /** Live recalibration, if `adapt.mode` is not off (default: none). */
+  readonly createAdaptation?: CreateAdaptation
   /** Further listeners of requests. */
   readonly observers?: readonly RequestObserver[]
 }
@@ -90,7 +95,7 @@ const LEAK_SLACK_MS = 60_000
 export async function startGateway(
   settings: Settings,
   log: Log = createLog(settings.observe),
-  { hosting, engine: givenEngine, observers = [] }: GatewayOptions = {},
+  { hosting, engine: givenEngine, createAdaptation, observers = [] }: GatewayOptions = {},
 ): Promise<Gateway> {
   // Read all files before anything is started.
   const files = await readRoutingFiles(settings, hosting?.artifactShownAs)
@@ -167,6 +172,7 @@ export async function startGateway(
     followers: [events, feed],
     rejected: logRejectedCounts(log, rateLimitedLog, () => readsCounts(descriptorOf(control.policy))),
   })
+  let adaptation: Adaptation | undefined
   let experimentsStarted: Experiments | undefined
   const shadow = new ShadowCounts(settings.routing.shadow)
   const { control, router, conversations } = await orCleanUp(() =>
@@ -178,11 +184,15 @@ export async function startGateway(
       shadow,
       unreachable: worker => watch.health.passiveFailure(worker),
       keepsKv: engine.keepsKv,
+      sampled: (request, plain) => adaptation?.decided(request, plain),
       artifactLoaded: hosting?.artifactLoaded,
       changed(change) {
         events.publish('routing', change)
         metrics.routingChanges.inc({ cause: change.cause })
-        if (change.cause === 'artifact' || change.cause === 'refit') insight.fit.forget()
+        if (change.cause === 'artifact' || change.cause === 'refit') {
+          insight.fit.forget()
+          adaptation?.artifactChanged()
+        }
         feed.events.add('routing', change.routing.policy, change.cause)
         // A new owner starts with the policy that the experiment would have restored.
         const { routing } = change
@@ -196,6 +206,27 @@ export async function startGateway(
   experimentsStarted = experiments
   replicas?.start(control, router)
   cleanups.push(() => replicas?.stop())
+  if (settings.adapt.mode !== 'off')
+    adaptation = createAdaptation?.(
+      settings.adapt,
+      adaptationHost({ control, router, registry, events, shown: feed.events, metrics, log, replicas }),
+    )
+  insight.pace.streamed = ms => adaptation?.streamed(ms)
+  const { apiKey } = settings.workers
+  const reports =
+    adaptation &&
+    new DecodeReports({
+      registry,
+      upstreams,
+      shape: () => router.table.shape,
+      headersFor: worker => ({
+        ...(apiKey !== undefined && { authorization: `Bearer ${apiKey}` }),
+        ...engine.rankHeaders(worker),
+      }),
+      reported: ({ id, steps, counts }) => adaptation?.reported(id, steps, counts),
+    })
+  cleanups.push(() => reports?.close())
+  cleanups.push(() => adaptation?.close())
   const discovery = await orCleanUp(() => discover?.({ registry, metrics, log, memoryOf: hosting?.memoryOf }))
   cleanups.push(() => discovery?.stop())
   const budget = new RetryBudget(settings.retries.budgetShare)
@@ -217,6 +248,7 @@ export async function startGateway(
     discovery,
     replicas,
     shadow,
+    adapt: adaptation,
   }))
   const placement = localPlacementClient({ registry, router, budget })
   const context: GatewayContext = {
@@ -260,6 +292,7 @@ export async function startGateway(
       replicas,
       shadow,
       experiments,
+      adapt: adaptation,
     },
     events,
     { feed, plane },

@@ -51,6 +51,15 @@ describe('without any source', () => {
         refit: 'auto',
         reuseTokenIds: false,
       },
+      adapt: {
+        mode: 'suggest',
+        folder: 'eldr-adapt',
+        kept: 8,
+        sampleRequests: 1_024,
+        halfLifeMs: 300_000,
+        minGain: 0.01,
+        watchMs: 300_000,
+      },
       replicas: {
         namespace: 'eldr',
         publishMs: 5,

@@ -12,6 +12,7 @@ export interface Settings {
   readonly discovery: DiscoverySettings
   readonly routing: RoutingSettings
   readonly conversations: ConversationSettings
+  readonly adapt: AdaptSettings
   readonly replicas: ReplicaSettings
   readonly limits: LimitSettings
   readonly timeouts: TimeoutSettings
@@ -163,6 +164,21 @@ export interface ConversationSettings {
   readonly keptMs: number
   /** 0: every turn is prefilled remotely. */
   readonly skipPrefillBelowTokens: number
+}
+
+/** Live recalibration. */
+export interface AdaptSettings {
+  readonly mode: 'off' | 'suggest' | 'on'
+  /** For the artifacts of swaps. */
+  readonly folder: string
+  /** Swaps kept in the folder. */
+  readonly kept: number
+  readonly sampleRequests: number
+  /** A sampled request counts half as much after this time. */
+  readonly halfLifeMs: number
+  readonly minGain: number
+  /** How long TPOT is watched after a swap. */
+  readonly watchMs: number
 }
 
 export interface ReplicaSettings {

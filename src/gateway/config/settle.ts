@@ -9,8 +9,8 @@ import type { Settings } from './settings.ts'
 import { defaultRanks, workersOf } from './worker-form.ts'
 
 export function settle(form: FileForm): Settings {
-  const { server, workers, discovery, replicas, limits, timeouts, retries, lease, breaker, health, observe } =
-    form
+  const { server, workers, discovery, conversations, adapt, replicas, limits, timeouts, retries } = form
+  const { lease, breaker, health, observe } = form
   const { policy, shadow, prefillPolicy, ...routing } = form.routing
   return {
     server,
@@ -28,7 +28,8 @@ export function settle(form: FileForm): Settings {
       prefillPolicy: underscored(prefillPolicy) as PrefillPolicyName,
       ...routing,
     },
-    conversations: form.conversations,
+    conversations,
+    adapt,
     replicas,
     limits,
     timeouts,

@@ -68,6 +68,11 @@ export const REFUSALS = {
     type: 'invalid_request_error',
     message: 'Experiment refused.',
   },
+  ELDR_ADAPT_REFUSED: {
+    status: 409,
+    type: 'invalid_request_error',
+    message: 'There is nothing to swap to or to undo.',
+  },
   ELDR_BODY_TOO_LARGE: {
     status: 413,
     type: 'invalid_request_error',

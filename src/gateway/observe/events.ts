@@ -5,7 +5,7 @@
 import type { DecisionRecord } from './decision-log.ts'
 import type { DecisionFollower } from './decisions.ts'
 
-export type EventKind = 'decision' | 'worker' | 'routing'
+export type EventKind = 'decision' | 'worker' | 'routing' | 'adapt'
 
 export type Follower = (event: string) => void
 

@@ -48,6 +48,10 @@ export class LiveRequests {
       if (table === this.#table) yield [counted, worker]
   }
 
+  all(): { readonly request: RoutableRequest; readonly worker: number }[] {
+    return Array.from(this.#placements.values(), ({ counted, worker }) => ({ request: counted, worker }))
+  }
+
   /** Workers that a request, or parts of it, are on. */
   workersOf(id: string): string[] {
     return [...this.#placements]

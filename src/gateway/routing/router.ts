@@ -26,6 +26,10 @@ export interface RouterOptions {
   readonly conversations?: Conversations | undefined
   /** Other gateways in front of the same workers. */
   readonly replicas?: RoutingSharing
+  /**
+   * Told of every placed request that is signed by the artifact's first signature, and of its plain counts.
+   */
+  readonly sampled?: (request: RoutableRequest, plain: Uint16Array | undefined) => void
   /** Told of a worker that did not respond to a request. */
   readonly unreachable?: (worker: string) => void
 }
@@ -76,6 +80,11 @@ export class Router {
   /** Decode workers that a request, or its parts, are on now. */
   decodeWorkersOf(id: string): string[] {
     return this.#live.workersOf(id)
+  }
+
+  /** Requests on decode workers now, with the index of each one's worker. */
+  inflight(): { readonly request: RoutableRequest; readonly worker: number }[] {
+    return this.#live.all()
   }
 
   /** Newest first. */
@@ -151,10 +160,10 @@ export class Router {
   }
 
   #place({ id, reading, tokens, exclude, turn, alone }: Placing): DecidedPlacement | undefined {
-    const { registry, replicas, decisions, unreachable, conversations } = this.#options
+    const { registry, replicas, decisions, sampled, unreachable, conversations } = this.#options
     const nowMs = performance.now()
     const { policy, shadow } = this.#table
-    const { routable, reject, covered } = reading
+    const { routable, reject, covered, plain } = reading
     const signedBy = this.#signedBy
     const tried = new Set(exclude)
     for (;;) {
@@ -181,6 +190,7 @@ export class Router {
         })
       this.#live.take(routable, decision.worker, worker.id)
       replicas?.unseen.sent(decision.worker)
+      if (sampled !== undefined && !alone && !usesFallback(routable)) sampled(routable, plain)
       const cosine = decision.similarities?.[candidates.findIndex(candidate => candidate.id === worker.id)]
       const similarity = cosine === undefined || Number.isNaN(cosine) ? undefined : cosine
       const record = decisions.decided({

@@ -31,8 +31,8 @@ import {
   withArtifact,
 } from './routing-plan.ts'
 import type { RoutingTable, TableResult } from './routing-table.ts'
-import type { AssignableWorker } from './cluster-assignment.ts'
 import type { ShadowOptions } from './shadow/table-shadow.ts'
+import type { AssignableWorker, ClusterAssignment } from './cluster-assignment.ts'
 
 export interface ControlOptions extends Pick<PolicyOptions, 'cost' | 'unseen'> {
   readonly routing: RoutingSettings
@@ -123,6 +123,20 @@ export class RoutingControl {
     return this.#plan.loaded
   }
 
+  get plan(): Plan {
+    return this.#plan
+  }
+
+  /** Step cost of union, if a profile is configured. */
+  get cost(): PolicyOptions['cost'] {
+    return this.#options.cost
+  }
+
+  /** Decode workers that are not being removed. */
+  decodeWorkers(): readonly AssignableWorker[] {
+    return this.#workers()
+  }
+
   /** Cluster of a decode worker, if it has one. */
   clusterOf(index: number): number | undefined {
     return this.#plan.assignment.get(index)
@@ -205,11 +219,11 @@ export class RoutingControl {
   /**
    * `shownAs`: name of the artifact for people. Rejects if the artifact is invalid; then nothing has changed.
    */
-  load(path: string, shownAs = path): Promise<RoutingView> {
+  load(path: string, shownAs = path, assignment?: ClusterAssignment): Promise<RoutingView> {
     return this.#enqueue(async () => {
       this.#refuseIfHeld()
       const loaded: LoadedArtifact = { ...(await this.#offThread.run('read', { path })), file: shownAs }
-      const asRead = withArtifact(this.#plan, loaded)
+      const asRead = withArtifact(this.#plan, loaded, assignment)
       const ready = this.#isDue(asRead)
         ? await this.#refit(asRead).catch((error: unknown) => this.#notRefitted(error, asRead))
         : asRead

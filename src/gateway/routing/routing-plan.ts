@@ -41,10 +41,14 @@ export function firstPlan({ policy, tau }: RoutingSettings, loaded: LoadedArtifa
   return withArtifact({ policy, tau, assignment: new Map() }, loaded)
 }
 
-/** As read from a file: the k-th decode worker has cluster k. */
-export function withArtifact(plan: Plan, loaded: LoadedArtifact | undefined): Plan {
+/** Without an assignment, as read from a file: the k-th decode worker has cluster k. */
+export function withArtifact(
+  plan: Plan,
+  loaded: LoadedArtifact | undefined,
+  assignment?: ClusterAssignment,
+): Plan {
   if (loaded === undefined) return plan
-  return { ...plan, loaded, assignment: identityAssignment(loaded.artifact.about.workers) }
+  return { ...plan, loaded, assignment: assignment ?? identityAssignment(loaded.artifact.about.workers) }
 }
 
 export type TableSettings = Pick<TableOptions, 'minCovered' | 'cost' | 'learnt' | 'unseen' | 'shadow'>

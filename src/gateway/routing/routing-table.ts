@@ -25,6 +25,8 @@ export interface TableOptions extends TablePolicyOptions {
 export interface Reading {
   readonly routable: RoutableRequest
   readonly reject?: Reject | 'recent_missing'
+  /** Plain counts, if the request was signed by recent ones and the artifact has a second signature. */
+  readonly plain?: Uint16Array
   /** Share of the prompt covered by counts. */
   readonly covered?: number
 }
@@ -75,7 +77,9 @@ export function createRoutingTable(given: TableOptions): TableResult {
     const signature = signers[view]?.sign(values)
     const routable: RoutableRequest = { id, counts: values, signature }
     if (view === 1) useFallback(routable)
-    return { routable, reject: readsRecent && recent === undefined ? 'recent_missing' : undefined }
+    if (!readsRecent) return { routable }
+    if (recent === undefined) return { routable, reject: 'recent_missing' }
+    return { routable, plain: signers.length > 1 ? counts : undefined }
   }
   const table: RoutingTable = {
     policy,

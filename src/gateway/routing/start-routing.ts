@@ -12,10 +12,10 @@ import type { Log } from '../observe/log/log.ts'
 import { JOBS } from './fit-jobs.ts'
 import { type RoutingChange, RoutingControl } from './routing-control.ts'
 import type { LoadedArtifact } from './routing-plan.ts'
-import { Router, type RoutingSharing } from './router.ts'
 import type { ShadowCounts } from '../observe/shadow-counts.ts'
 import { CpuBudget } from './shadow/cpu-budget.ts'
 import type { ShadowOptions } from './shadow/table-shadow.ts'
+import { Router, type RouterOptions, type RoutingSharing } from './router.ts'
 
 export interface RoutingFiles extends Pick<PolicyOptions, 'cost'> {
   readonly artifact?: LoadedArtifact
@@ -43,6 +43,7 @@ export interface RoutingParts {
   readonly unreachable?: (worker: string) => void
   /** Whether the engine can continue conversations where they were. */
   readonly keepsKv?: boolean | undefined
+  readonly sampled?: RouterOptions['sampled']
   readonly artifactLoaded?: (path: string, shownAs: string) => Promise<void>
   /** Counts of the shadow policies in the settings; without it they are off. */
   readonly shadow?: ShadowCounts
@@ -53,12 +54,14 @@ export interface RoutingParts {
 export function startRouting(
   { routing, conversations: talks, workers }: Settings,
   { turnCost, ...files }: RoutingFiles,
-  { registry, decisions, log, changed, unreachable, keepsKv, artifactLoaded, shadow, replicas }: RoutingParts,
+  parts: RoutingParts,
 ): {
   readonly control: RoutingControl
   readonly router: Router
   readonly conversations: Conversations | undefined
 } {
+  const { registry, decisions, log, changed, unreachable, keepsKv } = parts
+  const { sampled, artifactLoaded, shadow, replicas } = parts
   if (talks.enabled && !keepsKv)
     log.warn({ engine: workers.engine }, 'conversations are off: the engine cannot')
   const conversations = talks.enabled && keepsKv ? new Conversations({ ...talks, cost: turnCost }) : undefined
@@ -84,6 +87,7 @@ export function startRouting(
     tableFor: shape => control.tableFor(shape),
     conversations,
     replicas,
+    sampled,
     unreachable,
   })
   control.drive(router)

@@ -4,6 +4,7 @@ import type { KvLimits } from '../kv/kv-client.ts'
 import type { LeaseBook } from '../kv/leases.ts'
 import type { WorkerEngine } from '../types.ts'
 import type { SamplingDefaults } from './api-request.ts'
+import type { DecodedLog } from './decoded-log.ts'
 import type { HandoffOrigin } from './handoff-params.ts'
 import type { LiveRequests } from './live-requests.ts'
 import type { WorkerMetrics } from './metrics.ts'
@@ -41,6 +42,7 @@ export interface WorkerContext {
   readonly engine: WorkerEngine
   readonly engineId: string
   readonly metrics: WorkerMetrics
+  readonly decoded: DecodedLog
   readonly log: Logger
   readonly live: LiveRequests
   readonly bodies: BodyLimits

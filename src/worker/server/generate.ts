@@ -45,7 +45,7 @@ function run(ctx: WorkerContext, plan: Plan, id: string, response: ServerRespons
   const remote = kvAction.kind === 'fetch' ? remoteOf(ctx, plan) : undefined
   const name = `${asked.api === 'chat' ? 'chatcmpl' : 'cmpl'}-${id}`
   const head = { api: asked.api, id: name, created: Math.floor(Date.now() / 1000), model: settings.model }
-  const isHandoff = kvAction.kind === 'hand_off'
+  const [isHandoff, isDecodeLeg] = [kvAction.kind === 'hand_off', kvAction.kind === 'fetch']
   const cachedTokens = ({ finished }: RunEnd) =>
     settings.promptDetails
       ? ((kvAction.kind === 'fetch' ? kvAction.cachedTokens : undefined) ?? finished.cachedTokens)
@@ -82,6 +82,7 @@ function run(ctx: WorkerContext, plan: Plan, id: string, response: ServerRespons
       if (remote !== undefined) live.follow(remote.close())
       // The client never received the address of these blocks.
       if (end.kind === 'finished' && !taken) end.lease?.release()
+      if (isDecodeLeg && end.kind === 'finished' && end.decode !== undefined) ctx.decoded.add(id, end.decode)
     },
   })
   const { socket } = response.req
@@ -111,7 +112,7 @@ function run(ctx: WorkerContext, plan: Plan, id: string, response: ServerRespons
         row: asked.row,
         keepForDecode: isHandoff && !asked.stream, // a stream cannot carry the address of the blocks
         remote,
-        recordDecode: kvAction.kind === 'record',
+        recordDecode: kvAction.kind === 'record' || isDecodeLeg,
       },
       generation,
     ),

@@ -43,6 +43,7 @@ const ROUTES: ReadonlyMap<string, Route> = new Map<string, Route>([
     (ctx, request, response) =>
       sendJson(response, 200, JSON.stringify(unionOf((namedRank(ctx, request) ?? ctx).engine))),
   ],
+  ['GET /eldr/decoded', decoded],
   [
     'GET /eldr/state',
     (ctx, request, response) =>
@@ -73,6 +74,13 @@ export async function answer(
     }
     sendError(response, known)
   }
+}
+
+function decoded(ctx: WorkerContext, request: IncomingMessage, response: ServerResponse): void {
+  const after = new URL(request.url ?? '/', 'http://worker').searchParams.get('after') ?? '0'
+  if (!/^\d{1,15}$/.test(after)) throw badRequest('after must be a whole number.', 'after')
+  const log = (namedRank(ctx, request) ?? ctx).decoded
+  sendJson(response, 200, JSON.stringify(log.since(Number(after))))
 }
 
 function notServed(path: string, response: ServerResponse): ApiError {

@@ -14,6 +14,7 @@ import { LeaseBook } from '../kv/leases.ts'
 import type { WorkerEngine } from '../types.ts'
 import { PLAIN_SAMPLING } from './api-request.ts'
 import type { ServerSettings, WorkerContext } from './context.ts'
+import { DecodedLog } from './decoded-log.ts'
 import { LiveRequests } from './live-requests.ts'
 import { WorkerMetrics } from './metrics.ts'
 import { answer } from './routes.ts'
@@ -99,7 +100,8 @@ export async function startWorker(options: WorkerOptions): Promise<Worker> {
           ? undefined
           : await openHandoffs(options, settings, rank, engineId, metrics)
       if (own !== undefined) handoffs.push(own)
-      ranks.push({ ...shared, engine: each, engineId, metrics, handoffs: own })
+      const decoded = new DecodedLog(each.model)
+      ranks.push({ ...shared, engine: each, engineId, metrics, decoded, handoffs: own })
     }
   } catch (error) {
     await closeHandoffs()

@@ -193,6 +193,18 @@ export const SOURCES: readonly Source[] = [
     text,
     'Redis or Valkey store shared by all gateways of the same workers',
   ),
+  flag(
+    '--adapt <mode>',
+    'adapt.mode',
+    text,
+    'live recalibration when traffic drifts: off, suggest (only shows what it would give), on (default: suggest)',
+  ),
+  flag(
+    '--adapt-folder <folder>',
+    'adapt.folder',
+    text,
+    'folder for the artifacts of live recalibration (default: eldr-adapt)',
+  ),
   flag('--replica-id <name>', 'replicas.id', text, 'name of this gateway (default: random)'),
   flag('--request-timeout-secs <s>', 'timeouts.requestMs', seconds, 'timeout of a request (default: 1800)'),
   flag(

@@ -319,6 +319,40 @@ const conversations = z.strictObject({
     ),
 })
 
+const adapt = z.strictObject({
+  mode: z
+    .enum(['off', 'suggest', 'on'])
+    .default('suggest')
+    .describe(
+      'Live recalibration: samples requests, and refits the artifact when they have drifted away from it. suggest: only shows what a refit would give (/eldr/adapt, dashboard, log). on: also swaps the artifact. Needs an artifact.',
+    ),
+  folder: text('the path of a folder', /^[^\0]+$/)
+    .default('eldr-adapt')
+    .describe('Folder for the artifacts of swaps, created at the first one.'),
+  kept: whole(1, 1_000)
+    .default(8)
+    .describe('Swaps kept in the folder, each with the artifact that it replaced.'),
+  sampleRequests: whole(256, 65_536)
+    .default(1_024)
+    .describe(
+      'Requests in the sample. Each takes 2 bytes per expert of each layer, another 2 if the artifact has two signatures, and 1 if workers report decode counts: 1,024 requests of 48 layers × 128 experts take 12 to 30 MB. No text is kept.',
+    ),
+  halfLifeMs: ms().default(300_000).describe('Time after which a request counts half as much in the sample.'),
+  minGain: z
+    .number()
+    .min(0)
+    .max(1)
+    .default(0.01)
+    .describe(
+      'Smallest predicted gain, as a share of the time of a decode step, that is worth a swap. It must also exceed its noise.',
+    ),
+  watchMs: ms()
+    .default(300_000)
+    .describe(
+      'How long TPOT is watched after a swap, which is undone if the p99 gets worse beyond its noise.',
+    ),
+})
+
 const limits = z.strictObject({
   maxConcurrentRequests: whole(0, 1_000_000)
     .default(4096)
@@ -450,6 +484,7 @@ export const fileSchema = z.strictObject({
   discovery: discovery.prefault({}),
   routing: routing.prefault({}),
   conversations: conversations.prefault({}),
+  adapt: adapt.prefault({}),
   replicas: replicas.prefault({}),
   limits: limits.prefault({}),
   timeouts: timeouts.prefault({}),

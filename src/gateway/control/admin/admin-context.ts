@@ -5,7 +5,7 @@ import type { WorkerSpec } from '../../../cluster/worker.ts'
 import type { Settings } from '../../config/settings.ts'
 import type { Exchange } from '../../http/exchange.ts'
 import type { Insight } from '../../observe/insight/insight.ts'
-import type { StoryView } from '../../observe/insight/wire.ts'
+import type { AdaptView, StoryView } from '../../observe/insight/wire.ts'
 import type { Log } from '../../observe/log/log.ts'
 import type { LogLevelControl } from '../../observe/log/log-level.ts'
 import type { Metrics } from '../../observe/metrics/metrics.ts'
@@ -46,7 +46,20 @@ export interface AdminParts {
   readonly experiments: Pick<Experiments, 'start' | 'continue' | 'end' | 'view'>
   /** Undefined without replicas. */
   readonly replicas?: ReplicaUpdates
+  /** Undefined if live recalibration is off. */
+  readonly adapt?: AdaptControl
 }
+
+/** Live recalibration. */
+export interface AdaptControl {
+  view(): AdaptView
+  /** Swaps to what was suggested. */
+  swap(): Promise<AdaptResult>
+  /** Returns to the artifact before the swap in force. */
+  undo(): Promise<AdaptResult>
+}
+
+export type AdaptResult = { readonly kind: 'ok' } | { readonly kind: 'refused'; readonly why: string }
 
 /** Looks a request up in the other processes. */
 export interface RequestLookup {

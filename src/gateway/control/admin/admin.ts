@@ -15,6 +15,7 @@ import type { SignaturePlane } from '../dashboard/signature-plane.ts'
 import { WorkerExpertsReader } from '../dashboard/worker-experts.ts'
 import { createGuard } from '../../http/admin-guard.ts'
 import { experimentRoutes } from './experiment-routes.ts'
+import { adaptRoutes } from './adapt-routes.ts'
 import { logRoutes } from './log-routes.ts'
 import { lookRoutes } from './look-routes.ts'
 import type { AdminParts } from './admin-context.ts'
@@ -57,6 +58,7 @@ export class Admin {
       ...workerRoutes(parts),
       ...routingRoutes(parts),
       ...experimentRoutes(parts),
+      ...adaptRoutes(parts),
       ...lookRoutes(parts),
       ...logRoutes(parts),
       EVENTS,

@@ -79,6 +79,18 @@ const look = (path: string, operationId: string, summary: string, schema: string
   refuses: [],
 })
 
+const adapts = (path: string, operationId: string, summary: string): Operation => ({
+  method: 'post',
+  path,
+  id: operationId,
+  tag: 'routing',
+  summary,
+  access: 'admin',
+  body: { required: false, content: json('Nothing', {}) },
+  responses: { 200: { text: 'The state after the change.', content: json('Adapt') } },
+  refuses: ['ELDR_ADAPT_REFUSED', ...READ],
+})
+
 const follow = (
   path: string,
   operationId: string,
@@ -211,6 +223,13 @@ export const ADMIN_OPERATIONS: readonly Operation[] = [
     parameters: [EXPERIMENT_ID],
     refuses: ['ELDR_EXPERIMENT_UNKNOWN', 'ELDR_NOT_FOUND'],
   },
+  {
+    ...look('/eldr/adapt', 'getAdapt', 'Live recalibration: drift, sample, last refit and swaps', 'Adapt'),
+    tag: 'routing',
+    access: 'viewer',
+  },
+  adapts('/eldr/adapt/swap', 'adaptSwap', 'Swap to the artifact that live recalibration suggests'),
+  adapts('/eldr/adapt/undo', 'adaptUndo', 'Undo the swap in force: return to the artifact before it'),
   look('/eldr/log-level', 'getLogLevel', 'Get the log level', 'LogLevel'),
   {
     method: 'put',
@@ -251,6 +270,7 @@ export const ADMIN_OPERATIONS: readonly Operation[] = [
     decision: 'Decision',
     worker: 'WorkerChange',
     routing: 'RoutingChange',
+    adapt: 'AdaptEvent',
     lost: 'LostEvents',
   }),
 ]

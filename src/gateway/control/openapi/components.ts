@@ -1,5 +1,6 @@
 /** Named components of the document: schemas, headers and security schemes. */
 import * as z from 'zod'
+import { adapt, adaptEvent } from './adapt-schemas.ts'
 import * as admin from './admin-schemas.ts'
 import * as live from './live-schemas.ts'
 import * as openai from './openai-schemas.ts'
@@ -33,6 +34,8 @@ const SCHEMAS = {
   Experiment: admin.experimentView,
   NewExperiment: admin.newExperiment,
   ExperimentSlot: admin.experimentSlot,
+  Adapt: adapt,
+  AdaptEvent: adaptEvent,
   LogLevelChange: admin.logLevelChange,
   LogLevel: admin.logLevelView,
   Decision: live.decision,

@@ -16,6 +16,8 @@ interface PolicyPace {
 export class Pace {
   readonly #slices = new TimeSlices(SLICE_MS, SLICES, () => new Map<string, PolicyPace>())
   readonly #workers = new Map<string, { atMs: number; ms: number }[]>()
+  /** Told of every stream that ended. */
+  streamed: (ms: number) => void = () => {}
 
   /** Time to the first byte of a stream that `policy` placed. */
   firstByte(policy: string, ms: number, nowMs = Date.now()): void {
@@ -25,6 +27,7 @@ export class Pace {
   /** Mean time between the tokens of a stream that ended. */
   stream(policy: string, ms: number, nowMs = Date.now()): void {
     this.#current(policy, nowMs).tpot.add(ms)
+    this.streamed(ms)
   }
 
   /** Mean time between tokens on a decode worker, or duration of a prefill leg. */

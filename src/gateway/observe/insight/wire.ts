@@ -221,3 +221,83 @@ export interface RequestView {
   readonly decisions: readonly LiveDecision[]
   readonly story?: StoryView
 }
+
+/** `GET /eldr/adapt`: live recalibration. */
+export interface AdaptView {
+  readonly mode: 'off' | 'suggest' | 'on'
+  /**
+   * idle: nothing to adapt; steady: the artifact fits; drifting: waits for requests or for the next refit;
+   * watching: after a swap; held: after a swap that was taken back.
+   */
+  readonly state: 'off' | 'idle' | 'steady' | 'drifting' | 'refitting' | 'swapping' | 'watching' | 'held'
+  /** Why it is off, idle or held. */
+  readonly note?: string
+  readonly drift?: {
+    /** Mean rank of recent requests among the calibration requests: about 0.5 while the artifact fits. */
+    readonly meanRank?: number
+    /** When the drift began, in Unix time; absent without drift. */
+    readonly sinceMs?: number
+    readonly history: readonly DriftPoint[]
+  }
+  readonly sample?: {
+    readonly requests: number
+    readonly capacity: number
+    readonly halfLifeMs: number
+    readonly bytes: number
+    /** Requests whose workers reported their decode counts. */
+    readonly reported: number
+    /** Requests since the change that a refit needs, and those that there are. */
+    readonly needed: number
+    readonly usable: number
+  }
+  readonly minGain?: number
+  readonly last?: AdaptAttempt
+  /** Whether `POST /eldr/adapt/swap` has something to swap to. */
+  readonly suggestion: boolean
+  /** Newest first. */
+  readonly swaps: readonly AdaptSwap[]
+}
+
+export interface DriftPoint {
+  readonly fromMs: number
+  readonly meanRank: number
+  readonly requests: number
+}
+
+/** A refit and its judgement. */
+export interface AdaptAttempt {
+  readonly atMs: number
+  readonly seconds: number
+  readonly verdict: 'swap' | 'suggest' | 'no_gain' | 'failed'
+  readonly problem?: string
+  /**
+   * Share of the time of a decode step that it should save, mean ± half; absent if it failed, as all below.
+   */
+  readonly gain?: number
+  readonly gainHalf?: number
+  readonly judgedBy?: 'reported' | 'predicted'
+  /** Sampled requests that it was fitted on, and those that it was judged on. */
+  readonly fitted?: number
+  readonly heldOut?: number
+  /** Requests in flight whose home changes, of `inflight`. */
+  readonly moved?: number
+  readonly inflight?: number
+}
+
+/** An artifact that was refitted from live requests and put in force. */
+export interface AdaptSwap {
+  readonly atMs: number
+  readonly file: string
+  readonly sha256: string
+  readonly parentSha256: string
+  readonly state: 'in_force' | 'past' | 'undone' | 'rolled_back'
+  readonly sampleRequests: number
+  readonly heldOutRequests: number
+  readonly gain: number
+  readonly gainHalf: number
+  readonly judgedBy: 'reported' | 'predicted'
+  readonly moved?: number
+  /** p99 of TPOT before and after it, once enough streams have ended. */
+  readonly p99BeforeMs?: number
+  readonly p99AfterMs?: number
+}

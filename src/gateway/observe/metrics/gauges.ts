@@ -7,13 +7,15 @@ import type { Pace } from '../insight/pace.ts'
 import type { Metrics } from './metrics.ts'
 import type { RoutingState } from './routing-state.ts'
 import { addCostGauges } from './gauges-cost.ts'
+import { addAdaptGauges, type AdaptSources } from './gauges-adapt.ts'
 import { addFitGauges, type FitSources } from './gauges-fit.ts'
 import { addReplicaGauges, type ReplicaSources } from './gauges-replicas.ts'
 import { addShadowGauges, type ShadowSources } from './gauges-shadow.ts'
 import { addTrafficGauges, type TrafficSources } from './gauges-traffic.ts'
 import type { LoopDelay } from './loop-delay.ts'
 
-export interface GaugeSources extends TrafficSources, FitSources, ReplicaSources, ShadowSources {
+export interface GaugeSources
+  extends TrafficSources, FitSources, ReplicaSources, ShadowSources, AdaptSources {
   readonly registry: Pick<Registry, 'views'>
   readonly admission: Pick<Admission, 'running' | 'queued'>
   readonly control: RoutingState
@@ -165,4 +167,5 @@ export function addGauges(metrics: Metrics, sources: () => GaugeSources): void {
   addCostGauges(metrics, sources)
   addReplicaGauges(metrics, sources)
   addShadowGauges(metrics, sources)
+  addAdaptGauges(metrics, sources)
 }

@@ -78,6 +78,11 @@ export class Metrics {
     'Changes of policy, artifact, clusters or workers that affect routing, and refused refits, by cause',
     ['cause'],
   )
+  readonly adaptEvents = this.counter(
+    'eldr_adapt_events_total',
+    'Events of live recalibration: drift, judged (a refit was judged), swapped, kept, undone, rolled_back, failed',
+    ['event'],
+  )
   readonly discoveryChanges = this.counter(
     'eldr_discovery_changes_total',
     'Workers added, drained, undrained or removed by a discovery source',
@@ -123,6 +128,8 @@ export class Metrics {
       for (const route of ['completions', 'chat']) this.requests.inc(route, outcome, 0)
     for (const code of Object.keys(REFUSALS) as RefusalCode[]) this.errorResponses.inc(code, '', 0)
     for (const reason of [...REJECTS, 'recent_missing']) this.rejects.inc({ reason }, 0)
+    for (const event of ['drift', 'judged', 'swapped', 'kept', 'undone', 'rolled_back', 'failed'])
+      this.adaptEvents.inc({ event }, 0)
     for (const cause of ['policy', 'artifact', 'refit', 'refit_refused', 'workers', 'model'])
       this.routingChanges.inc({ cause }, 0)
   }

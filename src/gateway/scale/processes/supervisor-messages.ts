@@ -16,6 +16,8 @@ export interface OwnerStart {
   readonly saved: SavedState
   /** Running relays, which will declare their requests. By `id`. */
   readonly relays: readonly number[]
+  /** URL of the module of live recalibration. */
+  readonly adaptation?: string
 }
 
 export interface RelayStart {

@@ -25,7 +25,8 @@ export interface Processes {
 /** Length of a Unix-domain socket path that every system accepts. */
 const MAX_PATH_BYTES = 100
 
-export async function startProcesses(given: Settings, log: Log): Promise<Processes> {
+/** `adaptation`: module of live recalibration, for the owner (default: none). */
+export async function startProcesses(given: Settings, log: Log, adaptation?: URL): Promise<Processes> {
   const settings = withReplicaId(withFormat(given))
   const { host, port, processes, shutdownGraceMs, tls } = settings.server
   const folder = privateFolder()
@@ -49,7 +50,15 @@ export async function startProcesses(given: Settings, log: Log): Promise<Process
     log,
     spawned(child) {
       const running = relays.flatMap(({ isReady }, n) => (isReady ? ids[n]! : []))
-      child.send({ kind: 'start', settings, folder, saved, relays: running } satisfies OwnerStart)
+      const start: OwnerStart = {
+        kind: 'start',
+        settings,
+        folder,
+        saved,
+        relays: running,
+        adaptation: adaptation?.href,
+      }
+      child.send(start)
     },
     ready: () => draining && owner.tell({ kind: 'drain' }),
     received(message) {

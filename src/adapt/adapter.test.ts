@@ -1,0 +1,253 @@
+import { createHash } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { fitFile, shipped } from '../../test/data.ts'
+import { temporaryFolder } from '../../test/trace-support.ts'
+import type { Artifact } from '../fit/artifact.ts'
+import { readArtifact } from '../fit/artifact-read.ts'
+import { writeArtifact } from '../fit/artifact-write.ts'
+import { createRandom } from '../math/random.ts'
+import type { PolicyName } from '../policy/decode-policy.ts'
+import { Adapter, type AdapterHost, type AdapterOptions } from './adapter.ts'
+import type { AdaptEvent } from './adapt-view.ts'
+import { attempt, type AttemptInput } from './attempt.ts'
+import { asRequest, liveRows, type LiveRow } from './traffic.ts'
+
+const WORKERS = 4
+const folder = temporaryFolder()
+afterAll(() => folder.remove())
+const original = join(folder.path, 'original.safetensors')
+let rows: Readonly<Record<'task' | 'lang', LiveRow[]>>
+
+beforeAll(async () => {
+  await writeArtifact(
+    original,
+    (await fitFile(shipped('lab16-task.calibration'), { workers: WORKERS })).artifact,
+  )
+  rows = {
+    task: await liveRows(shipped('lab16-task.evaluation')),
+    lang: await liveRows(shipped('lab16-lang.evaluation')),
+  }
+})
+
+const hashOf = async (path: string) =>
+  createHash('sha256')
+    .update(await readFile(path))
+    .digest('hex')
+let folders = 0
+
+/** A gateway of four workers whose clock the test advances. */
+class Gateway implements AdapterHost {
+  readonly events: AdaptEvent[] = []
+  readonly inputs: AttemptInput[] = []
+  policy: PolicyName = 'eldr'
+  nowMs = 1_700_000_000_000
+  loadFails = false
+  artifact!: Artifact
+  sha256 = ''
+  file = original
+  adapter!: Adapter
+  readonly #random = createRandom(5)
+  #requests = 0
+
+  async start(options: Partial<AdapterOptions> = {}): Promise<this> {
+    this.artifact = await readArtifact(original)
+    this.sha256 = await hashOf(original)
+    this.adapter = new Adapter(
+      {
+        mode: 'on',
+        folder: join(folder.path, `${folders++}`),
+        kept: 4,
+        sampleRequests: 1_024,
+        halfLifeMs: 60_000,
+        minGain: 0.01,
+        watchMs: 60_000,
+        ...options,
+      },
+      this,
+      {
+        run: async input => {
+          this.inputs.push(input)
+          return attempt(input)
+        },
+        close: () => {},
+      },
+      () => this.nowMs,
+    )
+    return this
+  }
+
+  target() {
+    const assignment = new Map(Array.from({ length: WORKERS }, (_, k) => [k, k]))
+    return {
+      artifact: this.artifact,
+      sha256: this.sha256,
+      file: this.file,
+      policy: this.policy,
+      tau: 0.1,
+      workers: Array.from({ length: WORKERS }, (_, cluster) => ({ cluster, fixed: false })),
+      assignment,
+      assigned: assignment,
+      inflight: () => [],
+    }
+  }
+
+  running(): number {
+    return 12 * WORKERS
+  }
+
+  async load(path: string, shownAs: string): Promise<string> {
+    if (this.loadFails) throw new Error('the disk is full')
+    this.artifact = await readArtifact(path)
+    this.sha256 = await hashOf(path)
+    this.file = shownAs
+    this.adapter.artifactChanged()
+    return this.sha256
+  }
+
+  happened(event: AdaptEvent): void {
+    this.events.push(event)
+  }
+
+  get kinds(): string[] {
+    return this.events.map(({ kind }) => kind)
+  }
+
+  /** Ten requests per second of one kind, each with a stream of this TPOT. */
+  async serve(traffic: 'task' | 'lang', seconds: number, tpotMs = 20): Promise<void> {
+    for (let second = 0; second < seconds; second++) {
+      for (let request = 0; request < 10; request++) {
+        this.nowMs += 100
+        const row = rows[traffic][this.#random.below(rows[traffic].length)]!
+        const id = `${this.#requests++}`
+        this.adapter.decided(asRequest(id, row, this.artifact), undefined)
+        this.adapter.streamed(tpotMs * (1 + 0.1 * this.#random.uniform()))
+      }
+      await this.adapter.tick()
+    }
+  }
+}
+
+describe('the adapter', () => {
+  it('leaves an artifact that fits alone', async () => {
+    const gateway = await new Gateway().start()
+    await gateway.serve('task', 120)
+    expect(gateway.kinds).toEqual([])
+    expect(gateway.adapter.view()).toMatchObject({ state: 'steady', swaps: [], suggestion: false })
+    expect(gateway.adapter.view().drift.meanRank).toBeGreaterThan(0.3)
+  })
+
+  it('swaps when traffic has changed, says what it does, and keeps the swap if the tail is no worse', async () => {
+    const gateway = await new Gateway().start()
+    const { sha256 } = gateway
+    await gateway.serve('task', 60)
+    await gateway.serve('lang', 60)
+    expect(gateway.kinds.slice(0, 3)).toEqual(['drift', 'judged', 'swapped'])
+    const { swaps, last, state } = gateway.adapter.view()
+    expect(state).toBe('watching')
+    expect(last).toMatchObject({ verdict: 'swap', judgedBy: 'predicted' })
+    expect(swaps[0]).toMatchObject({ parentSha256: sha256, sha256: gateway.sha256, state: 'in_force' })
+    expect(swaps[0]!.gain).toBeGreaterThan(0.01)
+    // Only requests since the change were used, give or take those around it.
+    expect(gateway.inputs[0]!.sample.rows).toBeLessThan(400)
+    expect((await readArtifact(gateway.file)).about.lineage!.parentSha256).toBe(sha256)
+    await gateway.serve('lang', 120)
+    expect(gateway.kinds).toContain('kept')
+    expect(gateway.kinds).not.toContain('rolled_back')
+    expect(gateway.adapter.view().drift.meanRank).toBeGreaterThan(0.3)
+  })
+
+  it('takes a swap back if the tail of TPOT gets worse, and then waits', async () => {
+    const gateway = await new Gateway().start()
+    const { sha256 } = gateway
+    await gateway.serve('lang', 30)
+    while (!gateway.kinds.includes('swapped')) await gateway.serve('lang', 1)
+    await gateway.serve('lang', 40, 30)
+    expect(gateway.kinds).toContain('rolled_back')
+    expect(gateway.sha256).toBe(sha256)
+    expect(gateway.file).toBe(original) // its name for people
+    const attempts = gateway.inputs.length
+    await gateway.serve('lang', 120)
+    expect(gateway.inputs.length).toBe(attempts)
+    const { state, note, swaps } = gateway.adapter.view()
+    expect(state).toBe('held')
+    expect(note).toMatch(/rolled back: no refit before 20/)
+    expect(swaps[0]).toMatchObject({ state: 'rolled_back' })
+    expect(swaps[0]!.p99AfterMs).toBeGreaterThan(swaps[0]!.p99BeforeMs!)
+  })
+
+  it('does not blame a swap for a tail that more requests made longer', async () => {
+    const gateway = await new Gateway().start()
+    while (!gateway.kinds.includes('swapped')) await gateway.serve('lang', 1)
+    for (let second = 0; second < 40; second++) {
+      await gateway.serve('lang', 1, 30)
+      gateway.nowMs -= 500 // twice as many per second
+    }
+    expect(gateway.kinds).not.toContain('rolled_back')
+  })
+
+  it('suggests and does not swap in mode suggest, until it is told to', async () => {
+    const gateway = await new Gateway().start({ mode: 'suggest' })
+    const { sha256 } = gateway
+    expect(await gateway.adapter.swap()).toMatchObject({ kind: 'refused' })
+    await gateway.serve('lang', 60)
+    expect(gateway.kinds.slice(0, 2)).toEqual(['drift', 'judged'])
+    expect(gateway.sha256).toBe(sha256)
+    expect(gateway.adapter.view()).toMatchObject({ suggestion: true, last: { verdict: 'suggest' } })
+    expect(await gateway.adapter.swap()).toEqual({ kind: 'ok' })
+    expect(gateway.sha256).not.toBe(sha256)
+    expect(gateway.adapter.view()).toMatchObject({ suggestion: false, swaps: [{ state: 'in_force' }] })
+  })
+
+  it('undoes swaps one by one, back to the original bytes, also after a restart', async () => {
+    const gateway = await new Gateway().start({ folder: join(folder.path, 'undo') })
+    const { sha256: first } = gateway
+    expect(await gateway.adapter.undo()).toMatchObject({ kind: 'refused' })
+    while (!gateway.kinds.includes('swapped')) await gateway.serve('lang', 1)
+    const { sha256: second, file, artifact } = gateway
+    expect(second).not.toBe(first)
+
+    const next = await new Gateway().start({ folder: join(folder.path, 'undo') })
+    Object.assign(next, { sha256: second, file, artifact })
+    next.adapter.artifactChanged()
+    await next.adapter.restore()
+    expect(next.adapter.view().swaps).toMatchObject([{ sha256: second, state: 'in_force' }])
+    expect(await next.adapter.undo()).toEqual({ kind: 'ok' })
+    expect(next.sha256).toBe(first)
+    expect(next.adapter.view()).toMatchObject({ state: 'held', swaps: [{ state: 'undone' }] })
+  })
+
+  it('forgets a suggestion when an operator loads an artifact', async () => {
+    const gateway = await new Gateway().start({ mode: 'suggest' })
+    while (!gateway.adapter.view().suggestion) await gateway.serve('lang', 1)
+    const other = join(folder.path, 'other.safetensors')
+    await writeArtifact(
+      other,
+      (await fitFile(shipped('lab16-lang.calibration'), { workers: WORKERS })).artifact,
+    )
+    await gateway.load(other, other)
+    expect(gateway.adapter.view()).toMatchObject({ state: 'steady', suggestion: false })
+  })
+
+  it('says why a swap failed, and tries again later', async () => {
+    const gateway = await new Gateway().start()
+    gateway.loadFails = true
+    while (!gateway.kinds.includes('failed')) await gateway.serve('lang', 1)
+    expect(gateway.adapter.view().last).toMatchObject({ verdict: 'failed', problem: 'the disk is full' })
+    gateway.loadFails = false
+    await gateway.serve('lang', 60)
+    expect(gateway.kinds).toContain('swapped')
+  })
+
+  it('is idle without a policy that looks at experts, and says so', async () => {
+    const gateway = await new Gateway().start()
+    gateway.policy = 'jsq'
+    await gateway.serve('lang', 60)
+    expect(gateway.inputs).toEqual([])
+    expect(gateway.adapter.view()).toMatchObject({
+      state: 'idle',
+      note: 'The policy jsq does not look at experts.',
+    })
+  })
+})

@@ -1,0 +1,28 @@
+/** Live recalibration: what it sees, and swapping and undoing by hand. */
+import { Refusal } from '../../http/refusal.ts'
+import type { AdaptView } from '../../observe/insight/wire.ts'
+import type { AdaptControl, AdaptResult, AdminParts } from './admin-context.ts'
+import { readFields } from './read-json.ts'
+import type { AdminRoute } from './routes.ts'
+
+const OFF: AdaptView = { mode: 'off', state: 'off', suggestion: false, swaps: [] }
+
+export function adaptRoutes({ adapt }: Pick<AdminParts, 'adapt'>): AdminRoute[] {
+  const changing = (path: string, change: (adapt: AdaptControl) => Promise<AdaptResult>): AdminRoute => ({
+    method: 'POST',
+    path,
+    async run({ exchange, proceed }) {
+      await readFields(exchange, proceed, [])
+      if (adapt === undefined)
+        throw new Refusal('ELDR_ADAPT_REFUSED', { words: 'Live recalibration is off: set adapt.mode.' })
+      const result = await change(adapt)
+      if (result.kind === 'refused') throw new Refusal('ELDR_ADAPT_REFUSED', { words: result.why })
+      return { status: 200, body: adapt.view() }
+    },
+  })
+  return [
+    { method: 'GET', path: '/eldr/adapt', run: () => ({ status: 200, body: adapt?.view() ?? OFF }) },
+    changing('/eldr/adapt/swap', each => each.swap()),
+    changing('/eldr/adapt/undo', each => each.undo()),
+  ]
+}
