@@ -2,8 +2,10 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { createRandom } from '../math/random.ts'
 import { type LearntCosts, learntCosts } from './learnt-costs.ts'
+import type { RoutableRequest } from './decode-policy.ts'
+import { createPredictor } from './predictor.ts'
 import type { ObservedStream, UnionCost } from './step-cost.ts'
-import { DEFAULT_COST } from './union.ts'
+import { DEFAULT_COST, union } from './union.ts'
 
 /** Another GPU and model than that of the prior. */
 const TRUE_COST: UnionCost = { base: 4000, perExpert: 500, perRequest: 60 }
@@ -179,5 +181,55 @@ describe('learnt costs', () => {
         }
       }),
     )
+  })
+})
+
+describe('union with learnt costs', () => {
+  const shape = { layers: 2, experts: 32, topK: 4 }
+
+  /** Share of each worker in the last half of the requests, with 10 on each worker on average. */
+  function sharesWith(tokenUs: (worker: number, inflight: number) => number): number[] {
+    const policy = union({
+      workers: WORKERS,
+      layers: shape.layers,
+      predictor: createPredictor(shape),
+      cost: learntCosts(DEFAULT_COST),
+    })
+    const random = createRandom(4)
+    const candidates = Array.from({ length: WORKERS }, (_, worker) => ({ worker, inflight: 0 }))
+    const running: { readonly request: RoutableRequest; readonly worker: number }[] = []
+    const dispatches = Array.from({ length: WORKERS }, () => 0)
+    const count = 4_000
+    for (let n = 0; n < count; n++) {
+      const counts = Uint16Array.from({ length: shape.layers * shape.experts }, () => random.below(9))
+      const request = { id: String(n), counts }
+      const { worker } = policy.pick(request, candidates, { random: random.uniform })
+      policy.dispatched!(request, worker)
+      candidates[worker]!.inflight++
+      running.push({ request, worker })
+      if (n >= count / 2) dispatches[worker]! += 2 / count
+      if (running.length <= 10 * WORKERS) continue
+      const [ended] = running.splice(random.below(running.length), 1)
+      const { inflight } = candidates[ended!.worker]!
+      policy.released!(ended!.request, ended!.worker, tokenUs(ended!.worker, inflight))
+      candidates[ended!.worker]!.inflight--
+    }
+    return dispatches
+  }
+  const honest = (inflight: number) => 5000 + 300 * inflight
+
+  it('sends a slow worker fewer requests', () => {
+    const got = sharesWith((worker, inflight) => (worker === 2 ? 1.5 : 1) * honest(inflight))
+    expect(got[2]).toBeLessThan(0.8 / WORKERS)
+    expect(got[2]).toBeGreaterThan(0)
+  })
+
+  it.each([
+    ['1 µs', 1],
+    ['an hour', 3.6e9],
+  ])('neither floods nor starves a worker with tokens every %s', (_, us) => {
+    const got = sharesWith((worker, inflight) => (worker === 2 ? us : honest(inflight)))
+    expect(got[2]).toBeLessThan(4 / WORKERS)
+    expect(got[2]).toBeGreaterThan(0)
   })
 })

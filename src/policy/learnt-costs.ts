@@ -39,9 +39,8 @@ const MAX_BELOW_PRIOR = 8
 const LEARN_EVERY = 16
 /** Residuals, as logarithms, are clipped to this. */
 const MAX_RESIDUAL = 0.3
-/** A speed follows about this many of the last streams of its worker; the cluster's, of all workers. */
+/** The speed of a worker follows about this many of its last streams. */
 const SPEED_STREAMS = 64
-const CLUSTER_STREAMS = 1_024
 /** A worker begins with the cluster's speed, which counts as this many of its streams. */
 const FIRST_SPEED_STREAMS = 8
 /** Bound on how many times slower or faster than the cluster a worker can be. */
@@ -71,7 +70,10 @@ export function learntCosts(prior: UnionCost): LearntCosts {
   /** Logarithms of measured over expected times, until there are enough of them. */
   let first: number[] | undefined = []
   let seen = 0
-  /** Logarithm of the time of a step over that of the shape: of the cluster, and of each worker. */
+  /**
+   * Logarithm of the time of a step over that of the shape: of each worker, and their median, in which a
+   * worker counts once however many streams it has.
+   */
   let clusterSpeed = 0
   const workers = new Map<number, { speed: number; streams: number; lastSeen: number }>()
   const costs = new Map<number, UnionCost>()
@@ -112,14 +114,16 @@ export function learntCosts(prior: UnionCost): LearntCosts {
     }
   }
 
-  /** Of the worker, with a stream more; of the cluster likewise. */
   function learnSpeed(worker: number, ratio: number): void {
-    const rate = 1 / Math.min(FIRST_STREAMS + seen, CLUSTER_STREAMS)
-    clusterSpeed += rate * clipped(ratio - clusterSpeed, MAX_RESIDUAL)
     const { speed, streams } = workers.get(worker) ?? { speed: clusterSpeed, streams: 0 }
     const step =
       clipped(ratio - speed, MAX_RESIDUAL) / Math.min(FIRST_SPEED_STREAMS + streams + 1, SPEED_STREAMS)
     workers.set(worker, { speed: speed + step, streams: streams + 1, lastSeen: seen })
+  }
+
+  function forgetIdle(): void {
+    for (const [worker, { lastSeen }] of workers)
+      if (seen - lastSeen > FORGET_AFTER * workers.size) workers.delete(worker)
   }
 
   return {
@@ -141,7 +145,7 @@ export function learntCosts(prior: UnionCost): LearntCosts {
       if (first !== undefined) {
         first.push(ratio)
         if (first.length < FIRST_STREAMS) return
-        clusterSpeed = first.sort((a, b) => a - b)[FIRST_STREAMS / 2]!
+        clusterSpeed = median(first)
         first = undefined
       }
       seen++
@@ -152,8 +156,8 @@ export function learntCosts(prior: UnionCost): LearntCosts {
       addToShape(Math.exp(clipped(ratio - speedOf(worker), MAX_RESIDUAL)), likeness(apartOf(worker)))
       if (seen % LEARN_EVERY !== 0) return void costs.delete(worker)
       learnShape()
-      for (const [each, { lastSeen }] of workers)
-        if (seen - lastSeen > FORGET_AFTER * workers.size) workers.delete(each)
+      forgetIdle()
+      clusterSpeed = median(Array.from(workers.values(), each => each.speed))
       costs.clear()
     },
     streams: worker => workers.get(worker)?.streams ?? 0,
@@ -166,6 +170,12 @@ export function learntCosts(prior: UnionCost): LearntCosts {
 
 /** No part is more than the whole step. */
 const ALL = new Float64Array(PARTS).fill(1)
+
+function median(values: number[]): number {
+  values.sort((a, b) => a - b)
+  const half = values.length / 2
+  return (values[Math.ceil(half) - 1]! + values[Math.floor(half)]!) / 2
+}
 
 function clipped(value: number, limit: number): number {
   return Math.max(-limit, Math.min(limit, value))

@@ -44,6 +44,14 @@ const TAIL = 0.5
 const MAX_SAVED = 0.25
 
 /**
+ * Load, as a multiple of the mean of the other workers, from which a worker's learnt speed no longer attracts
+ * requests: a worker whose times are too good to be true would otherwise get all of them.
+ */
+const FULL = 2
+/** No worker has this index: its learnt cost is that of the cluster. */
+const CLUSTER = -1
+
+/**
  * Sends a request where it costs least, given the requests on each worker now (not in the paper; see
  * docs/start/concepts.md). For each worker it estimates the experts that a step activates, U, and those that
  * the request would add, G. A step there takes T now and ΔT longer with the request: its own steps take
@@ -66,6 +74,14 @@ export function union({
   const logsOn = new Map<RoutableRequest, Uint16Array>()
   const changes = new Uint32Array(workers)
 
+  /** A worker that has more than its share of the load is not priced as faster than the cluster. */
+  function costOf(worker: number, isFull: boolean): UnionCost {
+    const own = costs.of(worker)
+    if (!isFull) return own
+    const usual = costs.of(CLUSTER)
+    return usual.base > own.base ? usual : own
+  }
+
   return {
     name: 'union',
     pick(request, candidates, ctx) {
@@ -80,6 +96,7 @@ export function union({
       let equals = 0
       const loads = loadsOf(candidates)
       const { holder } = request
+      const total = loads.reduce((sum, load) => sum + load, 0)
       for (const [at, { worker }] of candidates.entries()) {
         const load = loads[at]!
         const known = worker < workers
@@ -88,7 +105,10 @@ export function union({
           : (unshared ??= chances.reduce((sum, chance) => sum + chance, 0))
         const experts = known ? state.unionOf(worker) / layers : 0
         if (known) averages?.saw(worker, experts, candidates[at]!.inflight)
-        const { base, perExpert, perRequest } = costs.of(worker)
+        const { base, perExpert, perRequest } = costOf(
+          worker,
+          load * (loads.length - 1) > FULL * (total - load),
+        )
         const stepTime = base + perExpert * experts + perRequest * load
         const longer = perExpert * (added / layers) + perRequest
         const saved = holder?.worker === worker ? Math.min(holder.savedUsPerStep, MAX_SAVED * stepTime) : 0
