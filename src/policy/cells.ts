@@ -43,9 +43,9 @@ export function inCells({ cellOf, outer, inner }: CellsOptions): DecodePolicy {
       outer.dispatched?.(request, of(worker))
       inner.dispatched?.(request, worker)
     },
-    released(request, worker) {
+    released(request, worker, tokenUs) {
       outer.released?.(request, of(worker))
-      inner.released?.(request, worker)
+      inner.released?.(request, worker, tokenUs)
     },
     ownRequestsOnly: inner.ownRequestsOnly,
     expectedExperts: inner.expectedExperts,

@@ -5,7 +5,7 @@
  * gateway and the simulator run the same objects, so a study measures what is served. State about the cluster
  * changes only in `dispatched` and `released`, which are called once each per request. After the last
  * release, state about load is bit for bit what it was before the first dispatch; state about traffic (the
- * position of `round_robin`, the usual cosines of `eldr`) stays.
+ * position of `round_robin`, the usual cosines of `eldr`, the learnt costs of `union`) stays.
  */
 import type { Artifact } from '../fit/artifact.ts'
 import { BAND } from './band.ts'
@@ -16,7 +16,8 @@ import { POWER_OF_TWO } from './power-of-two.ts'
 import type { Predictor } from './predictor.ts'
 import { RANDOM } from './random-pick.ts'
 import { ROUND_ROBIN } from './round-robin.ts'
-import { UNION, type UnionCost } from './union.ts'
+import type { StepCosts, UnionCost } from './step-cost.ts'
+import { UNION } from './union.ts'
 
 /**
  * Every decode policy. A new one is a file of its own and a line here; schema, help, admin API and simulator
@@ -74,6 +75,8 @@ export interface PolicyOptions {
   readonly tau?: number
   /** Cost of a decode step, from a profile (default: built in). */
   readonly cost?: UnionCost
+  /** Costs that change with what is observed, instead of `cost`. They outlive the policy. */
+  readonly learnt?: StepCosts
   /** Replaces the prediction from counts: true patterns in a study, a cached predictor elsewhere. */
   readonly predictor?: Predictor
   /**
@@ -92,7 +95,8 @@ export interface DecodePolicy {
    */
   pick(request: RoutableRequest, candidates: readonly Candidate[], ctx: PickContext): Decision
   dispatched?(request: RoutableRequest, worker: number): void
-  released?(request: RoutableRequest, worker: number): void
+  /** `tokenUs`: mean time between its tokens, if it was streamed and ended well. */
+  released?(request: RoutableRequest, worker: number, tokenUs?: number): void
   /** True if `dispatched` must hear of this gateway's requests only: its state is about traffic, not load. */
   readonly ownRequestsOnly?: boolean
   /**

@@ -2,6 +2,8 @@ import { byLoad } from './by-load.ts'
 import type { DecodePolicy, PolicyDescriptor, RoutableRequest } from './decode-policy.ts'
 import { loadsOf } from './load.ts'
 import { type Predictor, predictorOf } from './predictor.ts'
+import { createStreamAverages } from './stream-averages.ts'
+import { fixedCosts, type StepCosts, type UnionCost } from './step-cost.ts'
 import { createUnionState, logsOf } from './union-state.ts'
 
 export interface UnionOptions {
@@ -9,20 +11,11 @@ export interface UnionOptions {
   /** MoE layers of the model, as in counts. */
   readonly layers: number
   readonly predictor: Predictor
-  readonly cost: UnionCost
+  /** Cost of a step: the same on all workers, or of each of them. */
+  readonly cost: UnionCost | StepCosts
   /** Override the two constants below, for studies (bench/union-rule.mjs). */
   readonly expectedArrivals?: number
   readonly tail?: number
-}
-
-/** Cost of a decode step, in any unit: only ratios matter. `cost/profile.ts` derives it from a profile. */
-export interface UnionCost {
-  /** Of an empty batch. */
-  readonly base: number
-  /** Per active expert in every layer. */
-  readonly perExpert: number
-  /** Per request in the batch. */
-  readonly perRequest: number
 }
 
 /**
@@ -46,6 +39,14 @@ const EXPECTED_ARRIVALS = 8
 const TAIL = 0.5
 
 /**
+ * Load, as a multiple of the mean of the other workers, from which a worker's learnt speed no longer attracts
+ * requests: a worker whose times are too good to be true would otherwise get all of them.
+ */
+const FULL = 2
+/** No worker has this index: its learnt cost is that of the cluster. */
+const CLUSTER = -1
+
+/**
  * Sends a request where it costs least, given the requests on each worker now (not in the paper; see
  * docs/start/concepts.md). For each worker it estimates the experts that a step activates, U, and those that
  * the request would add, G. A step there takes T now and ΔT longer with the request: its own steps take
@@ -62,8 +63,18 @@ export function union({
 }: UnionOptions): DecodePolicy {
   const state = createUnionState(workers, predictor.cells)
   const growth = new Float32Array(workers)
+  const costs = 'of' in cost ? cost : fixedCosts(cost)
+  const averages = costs.observe && createStreamAverages(workers)
   const logsOn = new Map<RoutableRequest, Uint16Array>()
   const changes = new Uint32Array(workers)
+
+  /** A worker that has more than its share of the load is not priced as faster than the cluster. */
+  function costOf(worker: number, isFull: boolean): UnionCost {
+    const own = costs.of(worker)
+    if (!isFull) return own
+    const usual = costs.of(CLUSTER)
+    return usual.base > own.base ? usual : own
+  }
 
   return {
     name: 'union',
@@ -78,15 +89,21 @@ export function union({
       let least = Infinity
       let equals = 0
       const loads = loadsOf(candidates)
+      const total = loads.reduce((sum, load) => sum + load, 0)
       for (const [at, { worker }] of candidates.entries()) {
         const load = loads[at]!
         const known = worker < workers
         const added = known
           ? growth[worker]!
           : (unshared ??= chances.reduce((sum, chance) => sum + chance, 0))
-        const stepTime =
-          cost.base + cost.perExpert * ((known ? state.unionOf(worker) : 0) / layers) + cost.perRequest * load
-        const longer = cost.perExpert * (added / layers) + cost.perRequest
+        const experts = known ? state.unionOf(worker) / layers : 0
+        if (known) averages?.saw(worker, experts, candidates[at]!.inflight)
+        const { base, perExpert, perRequest } = costOf(
+          worker,
+          load * (loads.length - 1) > FULL * (total - load),
+        )
+        const stepTime = base + perExpert * experts + perRequest * load
+        const longer = perExpert * (added / layers) + perRequest
         const price = stepTime ** tail * (stepTime + longer * (1 + expectedArrivals + load))
         if (price > least) continue
         equals = price < least ? 1 : equals + 1
@@ -102,8 +119,11 @@ export function union({
       logsOn.set(request, logs)
       state.add(worker, logs, 1)
       changes[worker]!++
+      averages?.begin(request, worker, state.unionOf(worker) / layers)
     },
-    released(request, worker) {
+    released(request, worker, tokenUs) {
+      const stream = averages?.end(request)
+      if (stream !== undefined && tokenUs !== undefined) costs.observe!(worker, { tokenUs, ...stream })
       const logs = logsOn.get(request)
       if (logs === undefined) return
       logsOn.delete(request)
@@ -127,7 +147,19 @@ export const UNION = {
   reasons: ['least_cost'],
   herds: true,
   setting: 'prediction',
-  create({ workers, artifact, shape, cost = DEFAULT_COST, predictor = predictorOf({ artifact, shape }) }) {
-    return union({ workers, layers: artifact?.about.layers ?? shape!.layers, predictor, cost })
+  create({
+    workers,
+    artifact,
+    shape,
+    cost = DEFAULT_COST,
+    learnt,
+    predictor = predictorOf({ artifact, shape }),
+  }) {
+    return union({
+      workers,
+      layers: artifact?.about.layers ?? shape!.layers,
+      predictor,
+      cost: learnt ?? cost,
+    })
   },
 } as const satisfies PolicyDescriptor

@@ -9,7 +9,13 @@ export interface DecodeDispatcher {
   /** `index`: number of the request in order of arrival. Times never decrease between calls. */
   pick(index: number, request: RoutableRequest, nowUs: number): Decision
   dispatched(index: number, request: RoutableRequest, worker: number, nowUs: number): void
-  released(index: number, request: RoutableRequest, worker: number, nowUs: number): void
+  released(index: number, request: RoutableRequest, worker: number, end: DecodeEnd): void
+}
+
+export interface DecodeEnd {
+  readonly nowUs: number
+  /** Mean time between its tokens; undefined if there were few. */
+  readonly tokenUs: number | undefined
 }
 
 export interface DispatcherOptions {
@@ -38,8 +44,8 @@ export function exactDispatcher(
       policy.dispatched?.(request, worker)
       addLoad(candidates[worker]!, request, 1)
     },
-    released(_, request, worker) {
-      policy.released?.(request, worker)
+    released(_, request, worker, { tokenUs }) {
+      policy.released?.(request, worker, tokenUs)
       addLoad(candidates[worker]!, request, -1)
     },
   }

@@ -137,7 +137,7 @@ describe('the dispatcher of several gateways', () => {
     expect(seen(1, 20.9)).toEqual([0, 0])
     expect(told).toEqual([['+1'], []])
     expect(seen(1, 21)).toEqual([0, 1])
-    dispatcher.released(0, request, 1, 30_000)
+    dispatcher.released(0, request, 1, { nowUs: 30_000, tokenUs: undefined })
     expect(seen(2, 30)).toEqual([0, 0])
     expect(seen(1, 49)).toEqual([0, 1])
     expect(seen(1, 50)).toEqual([0, 0])

@@ -81,14 +81,20 @@ export function replicaDispatcher(
     delivered = 0
   }
 
-  function record(index: number, request: RoutableRequest, worker: number, change: 1 | -1): void {
+  function record(
+    index: number,
+    request: RoutableRequest,
+    worker: number,
+    change: 1 | -1,
+    tokenUs?: number,
+  ): void {
     const from = gatewayOf[index]!
     const own = gateways[from]!
     addLoad(own.candidates[worker]!, request, change)
     if (change === 1) {
       own.policy.dispatched?.(request, worker)
       own.unseen.sent(worker)
-    } else own.policy.released?.(request, worker)
+    } else own.policy.released?.(request, worker, tokenUs)
     if (count > 1 && viewAgeMs !== null) updates.push({ atUs: nowUs, from, request, worker, change })
   }
 
@@ -103,9 +109,9 @@ export function replicaDispatcher(
       nowUs = atUs
       record(index, request, worker, 1)
     },
-    released(index, request, worker, atUs) {
-      nowUs = atUs
-      record(index, request, worker, -1)
+    released(index, request, worker, end) {
+      nowUs = end.nowUs
+      record(index, request, worker, -1, end.tokenUs)
     },
   }
 }

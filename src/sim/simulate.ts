@@ -9,6 +9,7 @@ import { type CostProfile, layerWeights, transferUs } from '../cost/profile.ts'
 import { createRandom } from '../math/random.ts'
 import type { DecodePolicy, RoutableRequest } from '../policy/decode-policy.ts'
 import type { PrefillPolicy } from '../policy/prefill-policy.ts'
+import { MIN_STREAM_TOKENS } from '../policy/step-cost.ts'
 import { exactDispatcher } from './decode-dispatcher.ts'
 import { DecodeWorker } from './decode-worker.ts'
 import { EventQueue } from './event-queue.ts'
@@ -244,7 +245,10 @@ export function simulate(input: SimulationInput): SimulationRun {
 
   function decoded(slot: number): void {
     const worker = pool.decodeWorker[slot]!
-    dispatcher.released(pool.index[slot]!, pool.routable[slot]!, worker, nowUs)
+    const tokens = pool.decodeTokens[slot]!
+    const tokenUs =
+      tokens < MIN_STREAM_TOKENS ? undefined : (nowUs - pool.firstDecodeUs[slot]!) / (tokens - 1)
+    dispatcher.released(pool.index[slot]!, pool.routable[slot]!, worker, { nowUs, tokenUs })
     inflight[worker]!--
     end(slot)
   }

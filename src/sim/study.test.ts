@@ -60,11 +60,40 @@ describe('a study of the shipped task trace', () => {
   })
 })
 
+describe('a cluster with a slow decode worker and another cost than the built-in one', () => {
+  const results = new Map<string, SimulationResult>()
+  const setting = {
+    profile: 'h200-gpt-oss-120b',
+    slowDecoder: { decoder: 3, factor: 1.5 },
+    requests: 5_000,
+    measured: { first: 2_500, end: 4_700 },
+  }
+  beforeAll(async () => {
+    const run = await prepare({ ...study, ...setting })
+    for (const variant of ['union@exact', 'union@learnt', 'union@default'])
+      results.set(variant, await run({ variant, rate: 160, seed: 0 }))
+  })
+  const of = (variant: string) => results.get(variant)!
+
+  it('has nearly the latencies of exact costs if union learns them', () => {
+    expect(of('union@learnt').tpotMs.p50 / of('union@exact').tpotMs.p50).toBeLessThan(1.03)
+    expect(of('union@learnt').tpotMs.p99 / of('union@exact').tpotMs.p99).toBeLessThan(1.06)
+    expect(of('union@default').tpotMs.p99 / of('union@exact').tpotMs.p99).toBeGreaterThan(1.2)
+  })
+
+  it('gives the same numbers for the same seed, also if costs are learnt', async () => {
+    const run = await prepare({ ...study, ...setting })
+    expect(await run({ variant: 'union@learnt', rate: 160, seed: 0 })).toEqual(of('union@learnt'))
+  })
+})
+
 describe('a study', () => {
   it('parses policies by name, with their own band if one is given', () => {
     expect(parseVariant('union')).toEqual({ policy: UNION })
     expect(parseVariant('eldr@0.25')).toEqual({ policy: ELDR, tau: 0.25 })
-    for (const wrong of ['', 'eldr@2', 'eldr@-1', 'jsq@0.1', 'ELDR', 'eldr@'])
+    expect(parseVariant('union@true')).toEqual({ policy: UNION, foresight: 'true' })
+    expect(parseVariant('union@learnt')).toEqual({ policy: UNION, cost: 'learnt' })
+    for (const wrong of ['', 'eldr@learnt', 'union@0.1', 'eldr@2', 'eldr@-1', 'jsq@0.1', 'ELDR', 'eldr@'])
       expect(parseVariant(wrong)).toBeUndefined()
   })
 

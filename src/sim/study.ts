@@ -13,6 +13,9 @@ import {
   DEFAULT_PREFILL_POLICY,
   type PrefillPolicyName,
 } from '../policy/prefill-policy.ts'
+import { learntCosts } from '../policy/learnt-costs.ts'
+import type { UnionCost } from '../policy/step-cost.ts'
+import { DEFAULT_COST } from '../policy/union.ts'
 import type { ArrivalSpec } from './arrivals.ts'
 import { type BenchLoad, benchRun } from './bench-load.ts'
 import { type CellsData, cellsOf, clustersOf } from './cell-study.ts'
@@ -30,7 +33,7 @@ import {
 } from './study-library.ts'
 import type { SweepJob } from './sweep.ts'
 import { parseTopology } from './topology.ts'
-import { parseVariant } from './variant.ts'
+import { type CostKind, parseVariant } from './variant.ts'
 import type { WorkloadSpec } from './workload.ts'
 
 export interface StudyData {
@@ -112,14 +115,13 @@ async function run(
     data.clusters ?? clustersOf(data.cells, topology.decode),
   )
   const { replay, featuresOf, shape, artifact, predictor } = evaluation
-  const { policy, tau, foresight } = parseVariant(variant)!
+  const { policy, tau, foresight, cost } = parseVariant(variant)!
   const fitted = async (workers: number) =>
     (await library.evaluation(data.trace, data.artifact, workers)).artifact
   const cells = data.cells && (await cellsOf(data.cells, topology.decode, fitted))
   const settings: PolicyOptions = {
     workers: topology.decode,
     shape,
-    cost: stepParts(profile, topology.ranks),
     artifact: artifact && (cells?.artifact ?? artifact),
     predictor: policy.needs.includes('counts') ? predictor(foresight) : undefined,
     tau,
@@ -132,7 +134,8 @@ async function run(
       todo: 'Give one with --artifact.',
     })
   const make = (unseen?: PolicyOptions['unseen']): DecodePolicy => {
-    const made = createDecodePolicy(policy, { ...settings, unseen })!
+    const costs = costsOf(cost, stepParts(profile, topology.ranks), data.slowDecoder)
+    const made = createDecodePolicy(policy, { ...settings, ...costs, unseen })!
     return cells === undefined ? made : cells.around(made)
   }
   const kind = topology.ranks > 1 ? (data.placement ?? 'linear') : 'linear'
@@ -156,6 +159,23 @@ async function run(
 
 export function prefillPolicyOf({ prefillPolicy }: Pick<StudyData, 'prefillPolicy'>): PrefillPolicyName {
   return prefillPolicy ?? DEFAULT_PREFILL_POLICY
+}
+
+function costsOf(
+  kind: CostKind | undefined,
+  cost: UnionCost,
+  slow: SlowDecoder | undefined,
+): Pick<PolicyOptions, 'cost' | 'learnt'> {
+  if (kind === 'default') return {}
+  if (kind === 'learnt') return { learnt: learntCosts(DEFAULT_COST) }
+  if (kind === undefined || slow === undefined) return { cost }
+  const { base, perExpert, perRequest } = cost
+  const slower = {
+    base: slow.factor * base,
+    perExpert: slow.factor * perExpert,
+    perRequest: slow.factor * perRequest,
+  }
+  return { learnt: { of: worker => (worker === slow.decoder ? slower : cost) } }
 }
 
 type MakePolicy = (unseen?: PolicyOptions['unseen']) => DecodePolicy

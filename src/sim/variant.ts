@@ -8,11 +8,23 @@ import { type PolicyDescriptor, policyNamed } from '../policy/decode-policy.ts'
 export const FORESIGHTS = ['true', 'own', 'all'] as const
 export type Foresight = (typeof FORESIGHTS)[number]
 
-/** A policy, optionally with a setting: eldr@0.2 has another τ, union@true another prediction. */
+/**
+ * Cost of a step that a policy goes by, for studies (default: that of the simulated profile). `learnt`: the
+ * built-in cost at first, then learnt from the streams, as in a gateway without a profile; `default`: the
+ * built-in cost; `exact`: of each worker, also of a slow one.
+ */
+export const COSTS = ['learnt', 'default', 'exact'] as const
+export type CostKind = (typeof COSTS)[number]
+
+/**
+ * A policy, optionally with a setting: eldr@0.2 has another τ, union@true another prediction, union@learnt
+ * another cost of a step.
+ */
 export interface Variant {
   readonly policy: PolicyDescriptor
   readonly tau?: number
   readonly foresight?: Foresight
+  readonly cost?: CostKind
 }
 
 export function parseVariant(text: string): Variant | undefined {
@@ -21,6 +33,8 @@ export function parseVariant(text: string): Variant | undefined {
   if (policy === undefined || setting === undefined) return policy && { policy }
   if (policy.setting === 'tau' && /^(0(\.\d+)?|1(\.0+)?)$/.test(setting))
     return { policy, tau: Number(setting) }
+  if (policy.setting !== 'prediction') return undefined
   const foresight = FORESIGHTS.find(known => known === setting)
-  return policy.setting === 'prediction' && foresight ? { policy, foresight } : undefined
+  const cost = COSTS.find(known => known === setting)
+  return foresight ? { policy, foresight } : cost && { policy, cost }
 }
