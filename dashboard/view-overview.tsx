@@ -4,7 +4,7 @@ import { policyGroup, workerGroup } from './colours.ts'
 import { Empty, Fact, Section, State } from './parts.tsx'
 import { decoders, experts, clusterEvents, pace, prefillers, pulse } from './state.ts'
 import { policiesIn, TimeChart } from './time-chart.tsx'
-import { clock, count, eventText, number, time } from './words.ts'
+import { clock, count, eventText, micro, number, time } from './words.ts'
 
 /** Column heights in requests, in steps, so that the scale rarely changes. */
 const SCALES = [8, 16, 32, 64, 128, 256, 512, 1024, 4096]
@@ -94,7 +94,7 @@ function Decoder({
   scale: number
   own: WorkerExperts | undefined
 }) {
-  const { id, inflight, tokens, recentMs, recentCount, cluster } = worker
+  const { id, inflight, tokens, recentMs, recentCount, cluster, stepCost } = worker
   const all = experts.value?.experts ?? 0
   const active = own?.active
   const mean =
@@ -132,6 +132,14 @@ function Decoder({
           note={recentCount === 0 ? 'no stream finished in 10 s' : `${count(recentCount, 'stream')} in 10 s`}
           fact="tpot"
         />
+        {stepCost !== undefined && (
+          <Fact
+            name="Learnt step cost"
+            value={time(stepCost.baseMs)}
+            note={`+ ${micro(stepCost.perExpertMs)} per expert, ${micro(stepCost.perRequestMs)} per request`}
+            fact="cost"
+          />
+        )}
       </dl>
     </li>
   )

@@ -20,6 +20,11 @@ export function time(ms: number | undefined): string {
       : `${number(ms)}${NBSP}ms`
 }
 
+/** A short time, given in milliseconds. */
+export function micro(ms: number): string {
+  return `${number(1000 * ms)}${NBSP}µs`
+}
+
 export function percent(share: number | undefined, digits = 0): string {
   return share === undefined || !Number.isFinite(share) ? '–' : `${(100 * share).toFixed(digits)}${NBSP}%`
 }

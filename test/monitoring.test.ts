@@ -101,6 +101,7 @@ describe('metrics', () => {
       'eldr_replica_ignored_total',
       'eldr_replica_messages_total',
       'eldr_replica_view_age_seconds',
+      'eldr_step_cost_streams',
       'eldr_trace_spans_dropped_total',
       'eldr_trace_spans_total',
       'eldr_worker_connections_total',

@@ -98,6 +98,22 @@ export const workers = {
       'Last ten seconds: mean time between tokens on decode workers, mean time per prompt on prefill workers.',
       [{ expr: `avg by (worker, leg) (${ofWorkers('eldr_worker_recent_seconds')})`, legend: '{{worker}}' }],
     ),
+    graph(
+      'Learnt cost of a step',
+      's',
+      'What union expects of a decode step: an empty batch, each active expert (all layers), each request.',
+      [
+        { expr: `avg by (worker) (${ofWorkers('eldr_step_cost_base_seconds')})`, legend: '{{worker}} base' },
+        {
+          expr: `avg by (worker) (${ofWorkers('eldr_step_cost_per_expert_seconds')})`,
+          legend: '{{worker}} per expert',
+        },
+        {
+          expr: `avg by (worker) (${ofWorkers('eldr_step_cost_per_request_seconds')})`,
+          legend: '{{worker}} per request',
+        },
+      ],
+    ),
     graph('Connections to workers', 'none', 'Busy and idle connections.', [
       { expr: sum('state, leg', ofWorkers('eldr_worker_connections')), legend: '{{leg}} {{state}}' },
     ]),

@@ -217,6 +217,19 @@ describe('without an owner', () => {
   })
 })
 
+describe('the end of a request', () => {
+  it('carries the time between its tokens to the policy of the owner, if it is known', async () => {
+    const { decider, link } = await stage()
+    const released: (number | undefined)[] = []
+    decider.table.policy.released = (_, __, tokenUs) => void released.push(tokenUs)
+    const relay = await link(1)
+    for (const tokenUs of [12_345.5, undefined])
+      (await relay.placement.toDecode('a', undefined, 1, NONE))!.end('succeeded', { tokenUs })
+    await heard(relay)
+    expect(released).toEqual([12_345.5, undefined])
+  })
+})
+
 describe('other messages', () => {
   it('carry failures, engine ids, paces, lost workers, removed workers and reports', async () => {
     const { decider, owner, link } = await stage()

@@ -114,6 +114,17 @@ describe('two relays', () => {
     expect(pace.reduce((sum, { tpot }) => sum + (tpot?.count ?? 0), 0)).toBe(60)
   })
 
+  it('report the times of their streams, from which the owner learns the cost of a step', async () => {
+    await start({ decodeOptions: { gapMs: 2 }, config: { routing: { policy: 'union' } } })
+    expect(await metric('eldr_step_cost_streams')).toBeNaN()
+    for (let n = 0; n < 5; n++)
+      await Promise.all(Array.from({ length: 8 }, async () => (await ask({ max_tokens: 10 })).text()))
+    await cluster.idle()
+    // The first 15 set the level.
+    expect(await metric('eldr_step_cost_streams')).toBe(25)
+    expect(await metric('eldr_step_cost_base_seconds')).toBeGreaterThan(0)
+  })
+
   it('share one concurrency limit', async () => {
     await start({
       config: {

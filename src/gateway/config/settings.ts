@@ -137,6 +137,8 @@ export interface RoutingSettings {
   readonly artifact?: string
   /** Cost profile of union. */
   readonly profile?: string
+  /** Whether union learns the cost of a step from streams, or goes by the profile. */
+  readonly stepCost: 'learnt' | 'fixed'
   /** Number of leading prompt tokens that prefix_hash hashes; 4 bytes of text count as one token. */
   readonly prefixTokens: number
   /** Multiple of the average load above which prefix_hash chooses another worker. */

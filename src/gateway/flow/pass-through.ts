@@ -63,7 +63,7 @@ export async function passThrough(ctx: FlowContext, passed: PassedRequest): Prom
       throw error
     }
     // How these routes go says little about how well a worker generates.
-    placement.end('ignored', end.kind === 'failed' && end.failure.kind === 'connect')
+    placement.end('ignored', { unreachable: end.kind === 'failed' && end.failure.kind === 'connect' })
     if (end.kind !== 'failed' || end.begun) return done(outcomeOf(exchange, end))
     const { kind: cause } = end.failure
     exclude(excluded, worker, cause)

@@ -129,7 +129,7 @@ async function prefillOn(
   if (end.kind === 'handed_off') placement.end('succeeded')
   // A worker that has no room has not failed.
   else if (end.kind === 'failed' && end.code !== 'ELDR_OVERLOADED')
-    placement.end('failed', isUnreachable(end.cause))
+    placement.end('failed', { unreachable: isUnreachable(end.cause) })
   else placement.end('ignored')
   events.attemptEnded(attempt, end.kind === 'handed_off' ? observedHandoff(end.handoff) : end)
   return end

@@ -1,4 +1,5 @@
 /** Sends one attempt whose response goes to the client, reports it, and ends its placement. */
+import { MIN_STREAM_TOKENS } from '../../policy/step-cost.ts'
 import type { Handoff } from '../engines/engine.ts'
 import { Attempt, type AttemptEnd } from '../observe/request-observer.ts'
 import { NEVER } from '../routing/lost-workers.ts'
@@ -52,11 +53,16 @@ export async function sendGeneration(
     placement.end('ignored')
     throw error
   }
-  if (end.kind === 'served' && end.status === 200) placement.end('succeeded')
+  if (end.kind === 'served' && end.status === 200) placement.end('succeeded', { tokenUs: tokenUsOf(attempt) })
   else if (end.kind !== 'failed') placement.end('ignored')
   // A worker that has no room has not failed.
-  else placement.end(end.status === 429 ? 'ignored' : 'failed', isUnreachable(end.failure.kind))
+  else
+    placement.end(end.status === 429 ? 'ignored' : 'failed', { unreachable: isUnreachable(end.failure.kind) })
   return end
+}
+
+function tokenUsOf({ tokens, tokenMs }: Attempt): number | undefined {
+  return tokenMs === undefined || tokens < MIN_STREAM_TOKENS ? undefined : 1000 * tokenMs
 }
 
 export interface Sent {

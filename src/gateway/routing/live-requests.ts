@@ -33,11 +33,11 @@ export class LiveRequests {
     this.#placements.set(request, { table: this.#table, worker, workerId, counted: request })
   }
 
-  leave(request: RoutableRequest): void {
+  leave(request: RoutableRequest, tokenUs?: number): void {
     const placement = this.#placements.get(request)
     if (placement === undefined) return
     this.#placements.delete(request)
-    placement.table.policy.released?.(placement.counted, placement.worker)
+    placement.table.policy.released?.(placement.counted, placement.worker, tokenUs)
   }
 
   /** Workers that a request, or parts of it, are on. */

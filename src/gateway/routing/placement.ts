@@ -13,9 +13,16 @@ export interface Placement {
   readonly index: number
   /**
    * Gives the request back: load, breaker and policy state follow from it. Later calls do nothing.
-   * `unreachable`: the worker did not respond; its health is checked at once.
    */
-  end(how: PlacementEnd, unreachable?: boolean): void
+  end(how: PlacementEnd, seen?: SeenOfWorker): void
+}
+
+/** What the end of a request says about its worker. */
+export interface SeenOfWorker {
+  /** The worker did not respond; its health is checked at once. */
+  readonly unreachable?: boolean
+  /** Mean time between the tokens of a stream that ended well and was long enough to tell. */
+  readonly tokenUs?: number
 }
 
 export interface DecodePlacement extends Placement {
@@ -32,7 +39,7 @@ export interface DecodePlacement extends Placement {
 
 interface Follows {
   /** Takes the request out of the policy's state. */
-  readonly left?: () => void
+  readonly left?: (tokenUs: number | undefined) => void
   readonly unreachable?: ((worker: string) => void) | undefined
 }
 
@@ -55,12 +62,12 @@ export class DispatchPlacement implements Placement {
     return this.#dispatch.index
   }
 
-  end(how: PlacementEnd, unreachable = false): void {
+  end(how: PlacementEnd, { unreachable = false, tokenUs }: SeenOfWorker = {}): void {
     if (this.#ended) return
     this.#ended = true
     if (how === 'ignored') this.#dispatch.ignored()
     else this.#dispatch[how](performance.now())
-    this.#follows.left?.()
+    this.#follows.left?.(tokenUs)
     if (unreachable) this.#follows.unreachable?.(this.worker.id)
   }
 }

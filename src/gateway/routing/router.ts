@@ -132,7 +132,7 @@ export class Router {
         routable,
         seconds: (performance.now() - nowMs) / 1000,
       })
-      const left = () => this.#live.leave(routable)
+      const left = (tokenUs?: number) => this.#live.leave(routable, tokenUs)
       return new DecidedPlacement(
         dispatch,
         { left, unreachable },
@@ -146,7 +146,7 @@ export class Router {
     this.#learn(handoff)
     const { routable } = this.#table.read(id, handoff)
     this.#live.take(routable, dispatch.index, dispatch.worker.id)
-    return new DispatchPlacement(dispatch, { left: () => this.#live.leave(routable) })
+    return new DispatchPlacement(dispatch, { left: tokenUs => this.#live.leave(routable, tokenUs) })
   }
 
   /** Learns the shape of the model from its first hand-off. */

@@ -6,6 +6,8 @@
 import type { Registry, RegistryEvent } from '../../cluster/registry.ts'
 import { EldrError } from '../../errors.ts'
 import type { PolicyName, PolicyOptions } from '../../policy/decode-policy.ts'
+import type { LearntCosts } from '../../policy/learnt-costs.ts'
+import type { UnionCost } from '../../policy/step-cost.ts'
 import {
   createPrefillPolicy,
   type PrefillPolicy,
@@ -35,6 +37,8 @@ export interface ControlOptions extends Pick<PolicyOptions, 'cost' | 'unseen'> {
   readonly registry: Pick<Registry, 'views' | 'subscribe'>
   readonly log: Log
   readonly artifact?: LoadedArtifact
+  /** Outlives the tables, which are replaced at every change. Undefined if the cost of a step is fixed. */
+  readonly learnt?: LearntCosts
   /** Called after every artifact load. The load waits for it, because the file may be temporary. */
   readonly artifactLoaded?: (path: string, shownAs: string) => Promise<void>
   /** Called after every change, and after a refit that was refused. */
@@ -103,6 +107,13 @@ export class RoutingControl {
   /** Cluster of a decode worker, if it has one. */
   clusterOf(index: number): number | undefined {
     return this.#plan.assignment.get(index)
+  }
+
+  /** Learnt cost of a step of a decode worker, in microseconds; undefined before its first streams. */
+  stepCostOf(index: number): (UnionCost & { readonly streams: number }) | undefined {
+    const { learnt } = this.#options
+    const streams = learnt?.streams(index) ?? 0
+    return streams === 0 ? undefined : { ...learnt!.of(index), streams }
   }
 
   /** The table for the settings, before there is a router. */
@@ -229,6 +240,7 @@ export class RoutingControl {
   #workersChanged({ kind, worker, index }: RegistryEvent): void {
     if (worker.role !== 'decode' || (kind !== 'added' && kind !== 'removed') || this.#router === undefined)
       return
+    if (kind === 'added') this.#options.learnt?.forget(index)
     if (kind === 'added' && index >= this.#tableSize) {
       this.#apply(this.#plan)
       this.#publish('workers')
@@ -237,8 +249,9 @@ export class RoutingControl {
   }
 
   #createTable(plan: Plan): TableResult {
-    const { routing, cost, unseen } = this.#options
-    return tableFromPlan(plan, this.#workers(), { minCovered: routing.minCovered, cost, unseen })
+    const { routing, cost, learnt, unseen } = this.#options
+    const { minCovered } = routing
+    return tableFromPlan(plan, this.#workers(), { minCovered, cost, learnt, unseen })
   }
 
   #apply(plan: Plan): void {

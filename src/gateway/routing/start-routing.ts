@@ -3,6 +3,8 @@ import type { Registry } from '../../cluster/registry.ts'
 import { stepParts } from '../../cost/profile.ts'
 import { loadProfile } from '../../cost/profile-file.ts'
 import type { PolicyOptions } from '../../policy/decode-policy.ts'
+import { learntCosts } from '../../policy/learnt-costs.ts'
+import { DEFAULT_COST } from '../../policy/union.ts'
 import type { Settings } from '../config/settings.ts'
 import type { Decisions } from '../observe/decisions.ts'
 import type { Log } from '../observe/log/log.ts'
@@ -47,6 +49,7 @@ export function startRouting(
     registry,
     log,
     ...files,
+    learnt: routing.stepCost === 'learnt' ? learntCosts(files.cost ?? DEFAULT_COST) : undefined,
     unseen: replicas?.unseen.on,
     artifactLoaded,
     changed,

@@ -75,8 +75,8 @@ export function tablePolicy(options: TablePolicyOptions): DecodePolicy {
     dispatched(request, worker) {
       for (const each of told(request)) each.dispatched?.(request, worker)
     },
-    released(request, worker) {
-      for (const each of told(request)) each.released?.(request, worker)
+    released(request, worker, tokenUs) {
+      for (const each of told(request)) each.released?.(request, worker, tokenUs)
     },
   }
 }

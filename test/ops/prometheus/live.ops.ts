@@ -245,6 +245,9 @@ describe('a fault', () => {
 
 describe('the dashboard', () => {
   it('has data in every panel, with the labels of its legends', async () => {
+    await route('union') // the only policy that learns the cost of a step
+    await askAll(Array.from({ length: 60 }, (_, n) => bodyOf(n, 16)))
+    await route('band')
     // A little load, for what looks at the last seconds only.
     await askAll(Array.from({ length: 12 }, (_, n) => bodyOf(n, 8)))
     let left = shownBy(readDashboard(), WINDOW)

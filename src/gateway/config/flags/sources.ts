@@ -161,6 +161,12 @@ export const SOURCES: readonly Source[] = [
   ),
   flag('--profile <name>', 'routing.profile', text, 'cost profile of union: a name in profiles/ or a path'),
   flag(
+    '--step-cost <how>',
+    'routing.stepCost',
+    text,
+    'cost of a decode step for union: learnt from streams, or fixed by the profile (default: learnt)',
+  ),
+  flag(
     '--prefix-token-count <n>',
     'routing.prefixTokens',
     number,

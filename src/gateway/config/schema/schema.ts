@@ -248,7 +248,15 @@ const routing = z.strictObject({
     ),
   profile: text('a name of profiles/ or the path of a .json file')
     .optional()
-    .describe('Cost profile of union: a name in profiles/ or a path.'),
+    .describe(
+      'Cost profile of union: a name in profiles/ or a path. Default: the built-in cost of an H200. If costs are learnt, union starts from it.',
+    ),
+  stepCost: z
+    .enum(['learnt', 'fixed'])
+    .default('learnt')
+    .describe(
+      'Cost of a decode step that union goes by. learnt: estimated for each decode worker from the times between tokens of its streams. fixed: the profile, for all workers.',
+    ),
   prefixTokens: whole(1, 1_000_000)
     .default(256)
     .describe('Number of leading prompt tokens that prefix_hash hashes. 4 bytes of text count as one token.'),

@@ -7,7 +7,7 @@ import type { Insight } from '../../observe/insight/insight.ts'
 import type { FeedSources } from './live-feed.ts'
 import { SLICE_MS } from '../../observe/insight/pace.ts'
 import type { SignaturePlane } from './signature-plane.ts'
-import type { LiveWorker } from '../../observe/insight/wire.ts'
+import type { LiveStepCost, LiveWorker } from '../../observe/insight/wire.ts'
 
 export interface FeedParts {
   readonly registry: Registry
@@ -45,7 +45,8 @@ export function feedSources({
               tokens,
               ...pace.recent(id),
             }
-            return { ...shown, cluster }
+            const stepCost = role === 'decode' ? liveCost(control().stepCostOf(index)) : undefined
+            return { ...shown, cluster, stepCost }
           },
         ),
     load: () => ({ running: admission.running, queued: admission.queued }),
@@ -56,4 +57,15 @@ export function feedSources({
     place: routable => plane.place(routable),
     shown: record => stories.markShown(record),
   }
+}
+
+function liveCost(cost: ReturnType<RoutingControl['stepCostOf']>): LiveStepCost | undefined {
+  return (
+    cost && {
+      baseMs: cost.base / 1000,
+      perExpertMs: cost.perExpert / 1000,
+      perRequestMs: cost.perRequest / 1000,
+      streams: cost.streams,
+    }
+  )
 }

@@ -41,6 +41,14 @@ const liveWorker = schemaFor<wire.LiveWorker>()(
     cluster: count().optional(),
     recentMs: milliseconds().optional(),
     recentCount: count(),
+    stepCost: z
+      .strictObject({
+        baseMs: milliseconds(),
+        perExpertMs: milliseconds(),
+        perRequestMs: milliseconds(),
+        streams: count(),
+      })
+      .optional(),
   }),
 )
 

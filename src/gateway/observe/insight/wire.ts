@@ -40,6 +40,16 @@ export interface LiveWorker {
   /** Mean time between tokens (decode) or mean prefill time over the last 10 seconds. */
   readonly recentMs?: number
   readonly recentCount: number
+  /** Learnt cost of a decode step; absent before its first streams, and if costs are not learnt. */
+  readonly stepCost?: LiveStepCost
+}
+
+export interface LiveStepCost {
+  readonly baseMs: number
+  /** Per active expert, summed over layers. */
+  readonly perExpertMs: number
+  readonly perRequestMs: number
+  readonly streams: number
 }
 
 export interface LiveCandidate {

@@ -6,6 +6,7 @@ import type { Admission } from '../../http/admission.ts'
 import type { Pace } from '../insight/pace.ts'
 import type { Metrics } from './metrics.ts'
 import type { RoutingState } from './routing-state.ts'
+import { addCostGauges } from './gauges-cost.ts'
 import { addFitGauges, type FitSources } from './gauges-fit.ts'
 import { addReplicaGauges, type ReplicaSources } from './gauges-replicas.ts'
 import { addTrafficGauges, type TrafficSources } from './gauges-traffic.ts'
@@ -160,5 +161,6 @@ export function addGauges(metrics: Metrics, sources: () => GaugeSources): void {
   )
   addTrafficGauges(metrics, sources)
   addFitGauges(metrics, sources)
+  addCostGauges(metrics, sources)
   addReplicaGauges(metrics, sources)
 }

@@ -1,3 +1,10 @@
+interface StepCost {
+  readonly base: number
+  readonly perExpert: number
+  readonly perRequest: number
+  readonly streams: number
+}
+
 /** What metrics show of the routing in force. `routing/routing-control.ts` provides it. */
 export interface RoutingState {
   view(): {
@@ -7,6 +14,8 @@ export interface RoutingState {
     /** Set if the clusters do not match the decode workers. */
     readonly note?: string
   }
+  /** Learnt cost of a step of a decode worker, in microseconds; undefined if there is none. */
+  stepCostOf(index: number): StepCost | undefined
   readonly loaded:
     | {
         readonly artifact: {

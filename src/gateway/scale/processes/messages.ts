@@ -29,7 +29,7 @@ export const ASK = {
   release: 17,
   /** Answered with `place` or `none`. */
   decode: 18,
-  /** End of a ticket. */
+  /** End of a ticket, and the mean time between its tokens. */
   ended: 19,
   passiveFailure: 20,
   sawEngine: 21,

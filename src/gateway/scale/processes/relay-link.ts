@@ -9,7 +9,17 @@ import type { HandoffExperts } from '../../routing/read-experts.ts'
 import { Refusal } from '../../http/refusal.ts'
 import type { Frame, FrameWriter } from './frames.ts'
 import { GatheredSocket } from './gathered-socket.ts'
-import { ASK, ENDS, readMaybe, roleByte, roleOf, TELL, type TicketEnd, writeHandoff } from './messages.ts'
+import {
+  ASK,
+  ENDS,
+  readMaybe,
+  roleByte,
+  roleOf,
+  TELL,
+  type TicketEnd,
+  writeHandoff,
+  writeMaybe,
+} from './messages.ts'
 
 export interface LinkOptions {
   readonly path: string
@@ -116,8 +126,8 @@ export class RelayLink {
   }
 
   /** Later calls do nothing. */
-  release(id: number, how: TicketEnd): void {
-    if (this.#tickets.delete(id)) this.tell(ASK.ended, id, to => to.byte(ENDS.indexOf(how)))
+  release(id: number, how: TicketEnd, tokenUs?: number): void {
+    if (this.#tickets.delete(id)) this.#tellEnded(id, how, tokenUs)
   }
 
   get tickets(): number {
@@ -220,8 +230,11 @@ export class RelayLink {
     if (call !== undefined) call.responded(frame)
     // Cancelled while the response was in transit: give back what was granted.
     else if (kind === TELL.admitted) this.tell(ASK.leave)
-    else if (kind === TELL.dispatch || kind === TELL.place)
-      this.tell(ASK.ended, id, to => to.byte(ENDS.indexOf('ignored')))
+    else if (kind === TELL.dispatch || kind === TELL.place) this.#tellEnded(id, 'ignored')
+  }
+
+  #tellEnded(id: number, how: TicketEnd, tokenUs?: number): void {
+    this.tell(ASK.ended, id, to => writeMaybe(to.byte(ENDS.indexOf(how)), tokenUs))
   }
 
   #report(id: number, what: 'metrics' | 'request', about: string): void {

@@ -54,11 +54,11 @@ export class RelayTickets {
     for (const [id, ticket] of this.#waiting) if (ticket.worker === worker) this.adopt(id, ticket)
   }
 
-  end(id: number, how: TicketEnd): void {
+  end(id: number, how: TicketEnd, tokenUs?: number): void {
     this.#waiting.delete(id)
     const placement = this.#placements.get(id)
     this.#placements.delete(id)
-    placement?.end(how)
+    placement?.end(how, { tokenUs })
   }
 
   endAll(): void {

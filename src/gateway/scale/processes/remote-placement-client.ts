@@ -29,8 +29,8 @@ export function remotePlacementClient(link: RelayLink, admission: KnownRoom): Pl
     return {
       worker,
       index,
-      end(how, unreachable = false) {
-        link.release(id, how)
+      end(how, { unreachable = false, tokenUs } = {}) {
+        link.release(id, how, tokenUs)
         if (unreachable) link.tell(ASK.passiveFailure, 0, to => to.text(worker.id))
       },
     }
