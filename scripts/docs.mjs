@@ -35,7 +35,7 @@ for (const [name, text] of [
   ...resultsData(whole, cut).map(({ path, text }) => [`evidence/${path}`, text]),
   ['evidence/gpu.md', gpuPage(gpu)],
   ['evidence/harm.md', harmPage(await saved('harm.json'), await saved('harm-live.json'))],
-  ['evidence/drift.md', driftPage(await saved('drift.json'))],
+  ['evidence/drift.md', driftPage(await saved('drift.json'), await saved('step-cost.json'))],
   ...(gpuFigure === undefined ? [] : [[`pictures/${STEP_FIGURE}`, gpuFigure]]),
   [
     'guides/scale.md',

@@ -7,9 +7,11 @@ import { SCENARIOS } from '../sim/drift/scenario.ts'
 import { driftPage } from './drift-page.ts'
 import { type DriftResults, packDrift, unpackDrift } from './drift-results.ts'
 import { driftTables } from './drift-tables.ts'
+import type { StepCostFigures } from './step-cost-section.ts'
 
 const file = new URL('../../docs/evidence/results/drift.json', import.meta.url)
 const saved = JSON.parse(readFileSync(file, 'utf8')) as DriftResults
+const stepCost = JSON.parse(readFileSync(new URL('step-cost.json', file), 'utf8')) as StepCostFigures
 const page = readFileSync(new URL('../../docs/evidence/drift.md', import.meta.url), 'utf8')
 /** As the command has them, with paths. */
 const options = {
@@ -24,7 +26,7 @@ const options = {
 
 describe('docs/evidence/drift.md', () => {
   it('is generated from the saved results: run `npm run build && npm run docs` if not', () => {
-    expect(page).toBe(driftPage(saved))
+    expect(page).toBe(driftPage(saved, stepCost))
   })
 
   it('has every scenario and every policy, on two mixes at four rates with ten seeds', () => {

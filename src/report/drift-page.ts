@@ -6,8 +6,9 @@ import { boundInWords, changesText, policyRows, worstText } from './drift-words.
 import { markdownTable } from './markdown-table.ts'
 import { fixed, many, whole } from './numbers.ts'
 import { rateText } from './simulation-measures.ts'
+import { type StepCostFigures, stepCostSection } from './step-cost-section.ts'
 
-export function driftPage(results: DriftResults): string {
+export function driftPage(results: DriftResults, stepCost: StepCostFigures): string {
   const figures = unpackDrift(results)
   const { scenarios, policies } = results
   const others = policies.filter(policy => policy !== BASELINE)
@@ -45,6 +46,7 @@ export function driftPage(results: DriftResults): string {
         figures.filter(one => one.scenario === name),
       ),
     ]),
+    ...stepCostSection(stepCost),
   ].join('\n\n')}\n`
 }
 
