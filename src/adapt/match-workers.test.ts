@@ -14,7 +14,7 @@ function orders(n: number): number[][] {
 }
 
 describe('matching clusters to workers', () => {
-  it('moves as few requests in flight as any assignment does', () => {
+  it('moves no more requests in flight than the best of all assignments', () => {
     for (let seed = 0; seed < 50; seed++) {
       const random = createRandom(seed)
       const workers = 2 + random.below(4)
