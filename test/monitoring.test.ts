@@ -90,8 +90,8 @@ describe('metrics', () => {
       throw new Error('values are not read')
     })
     const unseen = gateway.definitions.map(({ name }) => name).filter(name => !shown.includes(name))
-    // The breaker panel covers the first, the collector shows traces, alerts cover discovery and replicas;
-    // the rest is for debugging one gateway.
+    // The breaker panel covers the first, the collector shows traces, GET /eldr/shadow shows shadow policies,
+    // alerts cover discovery and replicas; the rest is for debugging one gateway.
     expect(unseen.toSorted()).toEqual([
       'eldr_breaker_transitions_total',
       'eldr_discovery_changes_total',
@@ -101,6 +101,11 @@ describe('metrics', () => {
       'eldr_replica_ignored_total',
       'eldr_replica_messages_total',
       'eldr_replica_view_age_seconds',
+      'eldr_shadow_decisions_total',
+      'eldr_shadow_errors_total',
+      'eldr_shadow_experts_total',
+      'eldr_shadow_judged_total',
+      'eldr_shadow_step_seconds_total',
       'eldr_trace_spans_dropped_total',
       'eldr_trace_spans_total',
       'eldr_worker_connections_total',

@@ -36,7 +36,7 @@ export async function upAction(typed: UpFlags): Promise<void> {
     flags.backend === 'tiny'
       ? await tinyFiles(flags, flags.pace, rate !== undefined)
       : await clusterFiles(flags)
-  const settings = clusterSettings(flags, files, flags.policy)
+  const settings = { ...clusterSettings(flags, files, flags.policy), shadow: flags.shadow }
   output.starting(files)
   const cluster = new EmbeddedCluster(settings, output.events)
   const started = cluster.start()

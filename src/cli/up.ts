@@ -25,6 +25,7 @@ export interface UpFlags extends Omit<ClusterFlags, 'speed'> {
   readonly pace: 'profile' | 'real'
   readonly speed?: number
   readonly policy?: string
+  readonly shadow?: readonly string[]
   /** Requests per second of profile time; true: a rate that suits the cluster. */
   readonly load?: number | true
   readonly json?: true
@@ -44,6 +45,11 @@ export function addUp(program: Command): void {
     )
     .addOption(
       new Option('--policy <name>', `initial decode policy (default: ${DEFAULT_POLICY})`).choices(POLICIES),
+    )
+    .addOption(
+      new Option('--shadow <policy...>', 'policies that decide beside it and enforce nothing').choices(
+        POLICIES,
+      ),
     )
     .option(
       '--load [rate]',

@@ -21,6 +21,8 @@ export interface UnionState {
    * layers.
    */
   growth(chances: Float32Array, out: Float32Array): void
+  /** The same of one worker. */
+  growthOn(worker: number, chances: Float32Array): number
   /** 1 − e^−S of one worker: the chance that a step fires each cell. */
   chances(worker: number): Float32Array
   /** S of one worker, for tests and for sharing. */
@@ -80,6 +82,11 @@ export function createUnionState(workers: number, cells: number): UnionState {
       query.view.set(chances)
       kernel.dots(idle.at, workers, 4 * stride, query.at, result.at)
       out.set(result.view)
+    },
+    growthOn(worker, chances) {
+      query.view.set(chances)
+      kernel.dots(idle.at + 4 * stride * worker, 1, 4 * stride, query.at, result.at)
+      return result.view[0]!
     },
     chances: worker => idle.view.slice(worker * stride, worker * stride + cells).map(none => 1 - none),
     sums: worker => sums.view.slice(worker * stride, worker * stride + cells),

@@ -34,6 +34,8 @@ export interface ClusterSettings {
   readonly profile: string
   readonly speed: number
   readonly policy: string
+  /** Policies that decide beside it. */
+  readonly shadow?: readonly string[]
   /** Undefined: only policies without an artifact. */
   readonly artifact: string | undefined
 }
@@ -150,7 +152,7 @@ export class EmbeddedCluster {
   }
 
   #gatewayArgs(url: string | undefined): string[] {
-    const { host, port, policy, artifact, profile } = this.settings
+    const { host, port, policy, shadow = [], artifact, profile } = this.settings
     const addresses = this.workers.flatMap(({ role, process }) => [
       `--${role}`,
       `${process.name}=${process.url}`,
@@ -164,6 +166,7 @@ export class EmbeddedCluster {
       ...addresses,
       '--policy',
       policy,
+      ...(shadow.length === 0 ? [] : ['--shadow', ...shadow]),
       '--profile',
       profile,
       ...(artifact === undefined ? [] : ['--artifact', artifact]),

@@ -124,6 +124,7 @@ describe('successful requests', () => {
     expect(decisions.length).toBeGreaterThan(2)
     await ask('GET', '/eldr/decisions', 400, { as: '/eldr/decisions?limit=none' })
     await ask('GET', '/eldr/requests/{id}', 404)
+    await ask('GET', '/eldr/shadow', 200)
     expect((await ask('GET', '/eldr/config', 200)).body).not.toContain(TOKEN)
     await ask('GET', '/eldr/experts', 200)
     await ask('GET', '/eldr/experts', 200, { as: '/eldr/experts?expected=1' })

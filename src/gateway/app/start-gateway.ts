@@ -32,6 +32,7 @@ import { createLog, type Log, RateLimitedLog } from '../observe/log/log.ts'
 import { LogLevelControl } from '../observe/log/log-level.ts'
 import { LostWorkers } from '../routing/lost-workers.ts'
 import { Metrics } from '../observe/metrics/metrics.ts'
+import { ShadowCounts } from '../observe/shadow-counts.ts'
 import { localPlacementClient, type LocalPlacementClient } from '../routing/placement-client.ts'
 import { readyReplicas } from '../scale/replicas/start-replicas.ts'
 import { RetryBudget } from '../routing/retry-budget.ts'
@@ -164,12 +165,14 @@ export async function startGateway(
     followers: [events, feed],
     rejected: logRejectedCounts(log, rateLimitedLog, () => readsCounts(descriptorOf(control.policy))),
   })
+  const shadow = new ShadowCounts(settings.routing.shadow)
   const { control, router } = await orCleanUp(() =>
     startRouting(settings, files, {
       registry,
       decisions,
       log,
       replicas,
+      shadow,
       unreachable: worker => watch.health.passiveFailure(worker),
       artifactLoaded: hosting?.artifactLoaded,
       changed(change) {
@@ -204,6 +207,7 @@ export async function startGateway(
     draining: () => handler.draining,
     discovery,
     replicas,
+    shadow,
   }))
   const placement = localPlacementClient({ registry, router, budget })
   const context: GatewayContext = {
@@ -244,6 +248,7 @@ export async function startGateway(
       elsewhere: hosting?.elsewhere,
       discovery,
       replicas,
+      shadow,
     },
     events,
     { feed, plane },

@@ -131,6 +131,8 @@ export interface KubernetesDiscovery {
 
 export interface RoutingSettings {
   readonly policy: PolicyName
+  /** Policies that decide beside it and enforce nothing. */
+  readonly shadow: readonly PolicyName[]
   readonly prefillPolicy: PrefillPolicyName
   /** Weight of load against similarity, for eldr and band. */
   readonly tau: number

@@ -11,7 +11,7 @@ import { defaultRanks, workersOf } from './worker-form.ts'
 export function settle(form: FileForm): Settings {
   const { server, workers, discovery, replicas, limits, timeouts, retries, lease, breaker, health, observe } =
     form
-  const { policy, prefillPolicy, ...routing } = form.routing
+  const { policy, shadow, prefillPolicy, ...routing } = form.routing
   return {
     server,
     workers: {
@@ -24,6 +24,7 @@ export function settle(form: FileForm): Settings {
     discovery,
     routing: {
       policy: policyOf({ policy }),
+      shadow: [...new Set(shadow.map(name => policyOf({ policy: name })))],
       prefillPolicy: underscored(prefillPolicy) as PrefillPolicyName,
       ...routing,
     },

@@ -30,6 +30,7 @@ export class LiveRequests {
 
   take(request: RoutableRequest, worker: number, workerId: string): void {
     this.#table.policy.dispatched?.(request, worker)
+    this.#table.shadow?.dispatched(request, worker)
     this.#placements.set(request, { table: this.#table, worker, workerId, counted: request })
   }
 
@@ -38,6 +39,13 @@ export class LiveRequests {
     if (placement === undefined) return
     this.#placements.delete(request)
     placement.table.policy.released?.(placement.counted, placement.worker)
+    placement.table.shadow?.released(placement.counted, placement.worker)
+  }
+
+  /** Requests as the policy in force counts them, with the index of their worker. */
+  *inFlight(): Generator<readonly [request: RoutableRequest, worker: number]> {
+    for (const { table, counted, worker } of this.#placements.values())
+      if (table === this.#table) yield [counted, worker]
   }
 
   /** Workers that a request, or parts of it, are on. */
@@ -68,6 +76,7 @@ export class LiveRequests {
       if (!comparable) placement.counted = withoutSignature(placement.counted)
       placement.table = this.#table
       placement.table.policy.dispatched?.(placement.counted, placement.worker)
+      placement.table.shadow?.dispatched(placement.counted, placement.worker)
       if (performance.now() < untilMs) continue
       setImmediate(() => this.#move())
       return

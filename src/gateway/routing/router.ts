@@ -9,6 +9,7 @@ import { LiveRequests } from './live-requests.ts'
 import { DecidedPlacement, DispatchPlacement } from './placement.ts'
 import { type HandoffExperts, type Shape, shapeIn } from './read-experts.ts'
 import type { RoutingTable } from './routing-table.ts'
+import { RecordedRandom } from './shadow/recorded-random.ts'
 
 export interface RouterOptions {
   readonly registry: Registry
@@ -43,6 +44,7 @@ export class Router {
     this.prefillPolicy = options.prefillPolicy
     this.#table = options.table
     this.#live = new LiveRequests(options.table)
+    options.table.shadow?.started(options.table.policy.name)
   }
 
   get table(): RoutingTable {
@@ -53,6 +55,7 @@ export class Router {
   swap(table: RoutingTable): void {
     this.#table = table
     this.#options.replicas?.policyChanged(table.policy)
+    table.shadow?.started(table.policy.name)
     this.#live.moveTo(table)
   }
 
@@ -103,19 +106,29 @@ export class Router {
     const { registry, replicas, decisions, unreachable } = this.#options
     const nowMs = performance.now()
     this.#learn(handoff)
-    const { policy } = this.#table
+    const { policy, shadow } = this.#table
     const { routable, reject, covered } = this.#table.read(id, handoff)
     const tried = new Set(exclude)
     for (;;) {
       const candidates = registry.candidates('decode', nowMs, tried)
       if (candidates.length === 0) return undefined
-      const decision = policy.pick(routable, candidates, this.#context)
+      const ties = shadow && new RecordedRandom(this.#context.random)
+      const decision = policy.pick(routable, candidates, ties ?? this.#context)
       const dispatch = registry.dispatch('decode', decision.worker, tokens, nowMs)
       if (dispatch === undefined) {
         tried.add(candidates.find(({ worker }) => worker === decision.worker)!.id)
         continue
       }
       const { worker } = dispatch
+      if (ties !== undefined)
+        shadow?.decided({
+          routable,
+          candidates,
+          policy: policy.name,
+          decision,
+          ties,
+          inFlight: () => this.#live.inFlight(),
+        })
       this.#live.take(routable, decision.worker, worker.id)
       replicas?.unseen.sent(decision.worker)
       const cosine = decision.similarities?.[candidates.findIndex(candidate => candidate.id === worker.id)]

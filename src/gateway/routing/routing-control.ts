@@ -29,12 +29,15 @@ import {
 } from './routing-plan.ts'
 import type { RoutingTable, TableResult } from './routing-table.ts'
 import type { AssignableWorker } from './cluster-assignment.ts'
+import type { ShadowOptions } from './shadow/table-shadow.ts'
 
 export interface ControlOptions extends Pick<PolicyOptions, 'cost' | 'unseen'> {
   readonly routing: RoutingSettings
   readonly registry: Pick<Registry, 'views' | 'subscribe'>
   readonly log: Log
   readonly artifact?: LoadedArtifact
+  /** Policies that decide beside the one in force. Undefined without any. */
+  readonly shadow?: ShadowOptions
   /** Called after every artifact load. The load waits for it, because the file may be temporary. */
   readonly artifactLoaded?: (path: string, shownAs: string) => Promise<void>
   /** Called after every change, and after a refit that was refused. */
@@ -237,8 +240,8 @@ export class RoutingControl {
   }
 
   #createTable(plan: Plan): TableResult {
-    const { routing, cost, unseen } = this.#options
-    return tableFromPlan(plan, this.#workers(), { minCovered: routing.minCovered, cost, unseen })
+    const { routing, cost, unseen, shadow } = this.#options
+    return tableFromPlan(plan, this.#workers(), { minCovered: routing.minCovered, cost, unseen, shadow })
   }
 
   #apply(plan: Plan): void {

@@ -47,7 +47,7 @@ export function withArtifact(plan: Plan, loaded: LoadedArtifact | undefined): Pl
   return { ...plan, loaded, assignment: identityAssignment(loaded.artifact.about.workers) }
 }
 
-export type TableSettings = Pick<TableOptions, 'minCovered' | 'cost' | 'unseen'>
+export type TableSettings = Pick<TableOptions, 'minCovered' | 'cost' | 'unseen' | 'shadow'>
 
 export function tableFromPlan(
   { policy, tau, loaded, assignment, shape }: Plan,

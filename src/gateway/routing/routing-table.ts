@@ -11,11 +11,14 @@ import { createSigner } from '../../signature/signer.ts'
 import { TRANSFORM } from '../../signature/transform.ts'
 import type { HandoffCounts, Reject } from '../../wire/counts.ts'
 import { claimedShape, type HandoffExperts, readExperts, type Shape } from './read-experts.ts'
-import { tablePolicy, type TablePolicyOptions, useFallback, viewsOf } from './table-policy.ts'
+import { type ShadowOptions, TableShadow } from './shadow/table-shadow.ts'
+import { predictorFor, tablePolicy, type TablePolicyOptions, useFallback, viewsOf } from './table-policy.ts'
 
 export interface TableOptions extends TablePolicyOptions {
   /** A hand-off whose counts cover less of the prompt is routed by load. */
   readonly minCovered: number
+  /** Policies that decide beside this one. Undefined without any. */
+  readonly shadow?: ShadowOptions
 }
 
 /** What was read from a hand-off, and why counts were rejected. */
@@ -31,6 +34,8 @@ export interface RoutingTable {
   readonly artifact: Artifact | undefined
   /** Undefined until the shape of the model is known. */
   readonly shape: Shape | undefined
+  /** Undefined without shadow policies. */
+  readonly shadow?: TableShadow
   /** Without a hand-off there is nothing to read, and nothing is rejected. */
   read(id: string, handoff: HandoffExperts | undefined): Reading
 }
@@ -46,9 +51,12 @@ export type TableResult =
  */
 const NO_MODEL: Shape = { layers: 0, experts: 0, topK: 0 }
 
-export function createRoutingTable(options: TableOptions): TableResult {
-  const { artifact, minCovered } = options
-  const shape = artifact?.about ?? options.shape
+export function createRoutingTable(given: TableOptions): TableResult {
+  const { artifact, minCovered } = given
+  const shape = artifact?.about ?? given.shape
+  // One predictor for the policy and its shadows: each request is predicted once.
+  const options =
+    given.shadow === undefined || shape === undefined ? given : { ...given, predictor: predictorFor(given) }
   const missing = missingFor(options.policy, options)
   // The first hand-off tells the shape of the model; until then a policy that needs only counts routes by
   // load.
@@ -73,6 +81,7 @@ export function createRoutingTable(options: TableOptions): TableResult {
     policy,
     artifact,
     shape: shape && pick(shape),
+    shadow: options.shadow && new TableShadow(options.shadow, options, shape),
     read(id, handoff) {
       if (handoff === undefined) return { routable: { id } }
       const claimed = expected === undefined ? claimedShape(handoff.counts) : undefined

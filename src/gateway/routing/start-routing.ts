@@ -10,6 +10,9 @@ import { JOBS } from './fit-jobs.ts'
 import { type RoutingChange, RoutingControl } from './routing-control.ts'
 import type { LoadedArtifact } from './routing-plan.ts'
 import { Router, type RoutingSharing } from './router.ts'
+import type { ShadowCounts } from '../observe/shadow-counts.ts'
+import { CpuBudget } from './shadow/cpu-budget.ts'
+import type { ShadowOptions } from './shadow/table-shadow.ts'
 
 export interface RoutingFiles extends Pick<PolicyOptions, 'cost'> {
   readonly artifact?: LoadedArtifact
@@ -33,6 +36,8 @@ export interface RoutingParts {
   readonly changed: (change: RoutingChange) => void
   readonly unreachable?: (worker: string) => void
   readonly artifactLoaded?: (path: string, shownAs: string) => Promise<void>
+  /** Counts of the shadow policies in the settings; without it they are off. */
+  readonly shadow?: ShadowCounts
   /** Undefined for a single gateway. */
   readonly replicas?: RoutingSharing
 }
@@ -40,13 +45,14 @@ export interface RoutingParts {
 export function startRouting(
   { routing }: Settings,
   files: RoutingFiles,
-  { registry, decisions, log, changed, unreachable, artifactLoaded, replicas }: RoutingParts,
+  { registry, decisions, log, changed, unreachable, artifactLoaded, shadow, replicas }: RoutingParts,
 ): { readonly control: RoutingControl; readonly router: Router } {
   const control = new RoutingControl({
     routing,
     registry,
     log,
     ...files,
+    shadow: shadow && shadowOptions(shadow, log),
     unseen: replicas?.unseen.on,
     artifactLoaded,
     changed,
@@ -62,4 +68,12 @@ export function startRouting(
   })
   control.drive(router)
   return { control, router }
+}
+
+/** Undefined without shadow policies, which then cost nothing. */
+function shadowOptions(counts: ShadowCounts, log: Log): ShadowOptions | undefined {
+  const failed = (policy: string, error: unknown) =>
+    log.error({ err: error, policy }, 'shadow policy failed (bug): off until the routing changes')
+  const { policies } = counts
+  return policies.length === 0 ? undefined : { policies, counts, budget: new CpuBudget(), failed }
 }

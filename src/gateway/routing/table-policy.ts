@@ -23,6 +23,8 @@ export interface TablePolicyOptions extends PolicyOptions {
   readonly policy: PolicyName | PolicyDescriptor
   /** Cluster of each decode worker (default: the k-th has cluster k). */
   readonly assignment?: ClusterAssignment
+  /** Leaves out the cosines that a policy does not use itself. */
+  readonly withoutCosines?: boolean
 }
 
 /**
@@ -58,7 +60,8 @@ export function tablePolicy(options: TablePolicyOptions): DecodePolicy {
   const create = (view: Artifact) => createDecodePolicy(policy, { ...options, predictor, artifact: view })!
   if (!needs.includes('signature')) {
     const created = create(artifact)
-    if (!needs.includes('counts') || !isServable(artifact.primary.model.transform)) return created
+    if (options.withoutCosines || !needs.includes('counts')) return created
+    if (!isServable(artifact.primary.model.transform)) return created
     return comparing(
       created,
       viewsOf(artifact).map(view => orderedByWorker(view, assignment)),
@@ -105,6 +108,11 @@ function comparing(policy: DecodePolicy, views: readonly Artifact[]): DecodePoli
 /** The artifact, and if it has a second signature, the artifact with that one as its primary signature. */
 export function viewsOf(artifact: Artifact): Artifact[] {
   return [artifact, ...(artifact.fallback === undefined ? [] : [{ ...artifact, primary: artifact.fallback }])]
+}
+
+/** The predictor of a table. Requires an artifact, or the shape of the model. */
+export function predictorFor({ artifact, shape }: Pick<PolicyOptions, 'artifact' | 'shape'>): Predictor {
+  return artifact === undefined ? predictorOf({ shape }) : cachedPredictor(artifact)
 }
 
 function cachedPredictor(artifact: Artifact): Predictor {

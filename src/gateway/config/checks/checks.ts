@@ -38,6 +38,15 @@ export function* checkTogether({
       about: [artifactPath],
       text: `routing.policy: ${policy} needs an artifact: set routing.artifact (--artifact)`,
     }
+  for (const [at, name] of routing.shadow.entries()) {
+    const shadow = policyOf({ policy: name })
+    if (needsArtifact(descriptorOf(shadow)) && routing.artifact === undefined)
+      yield {
+        path: ['routing', 'shadow', at],
+        about: [artifactPath],
+        text: `routing.shadow: ${shadow} needs an artifact: set routing.artifact (--artifact)`,
+      }
+  }
   const { certFile, keyFile } = workers.tls ?? {}
   if ((certFile === undefined) !== (keyFile === undefined)) {
     const [has, lacks] = keyFile === undefined ? ['certFile', 'keyFile'] : ['keyFile', 'certFile']

@@ -145,6 +145,15 @@ export const SOURCES: readonly Source[] = [
     text,
     `decode policy: ${POLICIES.join(', ')} (default: ${DEFAULT_POLICY})`,
   ),
+  {
+    ...flag(
+      '--shadow <policy...>',
+      'routing.shadow',
+      list,
+      'policies that decide beside the policy in force and enforce nothing; see GET /eldr/shadow',
+    ),
+    each: String,
+  },
   flag('--decode-policy <name>', 'routing.policy', text, 'the same as --policy'),
   flag(
     '--prefill-policy <name>',

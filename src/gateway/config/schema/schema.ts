@@ -232,6 +232,13 @@ const discovery = z.strictObject({
 
 const routing = z.strictObject({
   policy: spellings(POLICIES).default(DEFAULT_POLICY).describe('Decode policy.'),
+  shadow: z
+    .array(spellings(POLICIES))
+    .max(POLICIES.length)
+    .default([])
+    .describe(
+      'Policies that decide beside the policy in force on the same requests and enforce nothing. GET /eldr/shadow compares them.',
+    ),
   prefillPolicy: spellings(PREFILL_POLICIES).default(DEFAULT_PREFILL_POLICY).describe('Prefill policy.'),
   tau: z
     .number()

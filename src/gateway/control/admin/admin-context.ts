@@ -9,6 +9,7 @@ import type { StoryView } from '../../observe/insight/wire.ts'
 import type { Log } from '../../observe/log/log.ts'
 import type { LogLevelControl } from '../../observe/log/log-level.ts'
 import type { Metrics } from '../../observe/metrics/metrics.ts'
+import type { ShadowCounts } from '../../observe/shadow-counts.ts'
 import type { ReplicaStatus } from '../../observe/replica-status.ts'
 import type { Router } from '../../routing/router.ts'
 import type { RoutingControl, RoutingView } from '../../routing/routing-control.ts'
@@ -40,6 +41,7 @@ export interface AdminParts {
   readonly elsewhere?: RequestLookup
   /** Undefined without discovery. */
   readonly discovery?: Pick<Discovery, 'statuses' | 'summary'>
+  readonly shadow: Pick<ShadowCounts, 'view'>
   /** Undefined without replicas. */
   readonly replicas?: ReplicaUpdates
 }

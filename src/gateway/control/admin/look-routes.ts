@@ -29,7 +29,7 @@ export function seenHere(
   return { live: shown, history, story: history?.view() }
 }
 
-export function lookRoutes({ ctx, control, live, elsewhere }: AdminParts): AdminRoute[] {
+export function lookRoutes({ ctx, control, live, elsewhere, shadow }: AdminParts): AdminRoute[] {
   const { router, settings, insight } = ctx
   return [
     {
@@ -68,6 +68,7 @@ export function lookRoutes({ ctx, control, live, elsewhere }: AdminParts): Admin
         return { status: 200, body }
       },
     },
+    { method: 'GET', path: '/eldr/shadow', run: () => ({ status: 200, body: shadow.view() }) },
     {
       method: 'GET',
       path: '/eldr/config',

@@ -183,6 +183,7 @@ export const ADMIN_OPERATIONS: readonly Operation[] = [
     parameters: [id('request', 'mine-1')],
     refuses: ['ELDR_REQUEST_UNKNOWN', 'ELDR_NOT_FOUND'],
   },
+  look('/eldr/shadow', 'getShadow', 'What shadow policies would have decided', 'Shadow'),
   look('/eldr/config', 'getConfig', 'Current settings, with secrets masked', 'ConfigView'),
   follow('/eldr/events', 'followEvents', 'Stream of decisions and changes', {
     decision: 'Decision',

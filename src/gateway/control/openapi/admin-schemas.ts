@@ -14,6 +14,7 @@ import { LOG_LEVELS } from '../../config/settings.ts'
 import type { LogLevelView } from '../../observe/log/log-level.ts'
 import type { SourceStatus } from '../discovery/discovery.ts'
 import type { ReplicaStatus } from '../../observe/replica-status.ts'
+import type { ShadowRow, ShadowView } from '../../observe/shadow-counts.ts'
 import type { RoutingView } from '../../routing/routing-control.ts'
 import { count, schemaFor } from './typed-schema.ts'
 
@@ -191,6 +192,42 @@ export const routingView = schemaFor<RoutingView>()(
       .describe('Why the number of clusters differs from the number of workers, and why there was no refit.'),
   }),
 ).describe('Current routing configuration.')
+
+const bothMeans = () => z.strictObject({ shadow: z.number().min(0), inForce: z.number().min(0) }).optional()
+
+export const shadowView = schemaFor<ShadowView>()(
+  z.strictObject({
+    inForce: z.string().describe('The policy in force.'),
+    sinceMs: count().describe('Unix time of the last change of routing, which starts the counts again.'),
+    requests: count().describe(
+      'Decisions of the policy in force since then. Shadow policies make fewer if their time, 2 % of a core, is spent.',
+    ),
+    shadows: z.array(
+      schemaFor<ShadowRow>()(
+        z.strictObject({
+          policy: z.enum(POLICIES),
+          state: z
+            .enum(['deciding', 'waiting', 'failed'])
+            .describe(
+              'waiting: it lacks something. failed: an error of the policy; it decides again after the next change of routing.',
+            ),
+          why: z.string().optional(),
+          decisions: count(),
+          agreed: count().describe('Decisions for the same worker as the policy in force.'),
+          judged: count().describe('Decisions of requests whose experts could be predicted.'),
+          experts: bothMeans().describe(
+            'Expected distinct experts per layer of a step after the decision: mean over the judged ones.',
+          ),
+          stepUs: bothMeans().describe(
+            'Expected step time after the decision, in microseconds of the cost of union: mean over the judged ones.',
+          ),
+        }),
+      ),
+    ),
+  }),
+).describe(
+  'Decisions of the shadow policies. Batches are those of the policy in force, so this understates what a policy does that makes its own.',
+)
 
 export const logLevelChange = z
   .strictObject({

@@ -29,6 +29,7 @@ const SCHEMAS = {
   ArtifactPath: admin.artifactPath,
   RefitOrder: admin.refitOrder,
   Routing: admin.routingView,
+  Shadow: admin.shadowView,
   LogLevelChange: admin.logLevelChange,
   LogLevel: admin.logLevelView,
   Decision: live.decision,

@@ -8,10 +8,11 @@ import type { Metrics } from './metrics.ts'
 import type { RoutingState } from './routing-state.ts'
 import { addFitGauges, type FitSources } from './gauges-fit.ts'
 import { addReplicaGauges, type ReplicaSources } from './gauges-replicas.ts'
+import { addShadowGauges, type ShadowSources } from './gauges-shadow.ts'
 import { addTrafficGauges, type TrafficSources } from './gauges-traffic.ts'
 import type { LoopDelay } from './loop-delay.ts'
 
-export interface GaugeSources extends TrafficSources, FitSources, ReplicaSources {
+export interface GaugeSources extends TrafficSources, FitSources, ReplicaSources, ShadowSources {
   readonly registry: Pick<Registry, 'views'>
   readonly admission: Pick<Admission, 'running' | 'queued'>
   readonly control: RoutingState
@@ -161,4 +162,5 @@ export function addGauges(metrics: Metrics, sources: () => GaugeSources): void {
   addTrafficGauges(metrics, sources)
   addFitGauges(metrics, sources)
   addReplicaGauges(metrics, sources)
+  addShadowGauges(metrics, sources)
 }
