@@ -2,6 +2,7 @@
  * The results of a run. Times are in milliseconds; those of requests are exact, those between events are
  * within 0.1 %.
  */
+import { quantileOf as at } from '../math/quantile.ts'
 import { type Quantiles, quantilesOf } from '../sim/histogram.ts'
 import type { Exchange } from './exchange.ts'
 import type { LoadRun } from './run-load.ts'
@@ -144,18 +145,10 @@ function clientOf({ exchanges, isOpen, loopDelayMs, cpuShare }: LoadRun): Figure
   return { isOpenLoop: isOpen, sendLagMs, loopDelayMs, cpuShare, keptUp }
 }
 
-/** Interpolates between the two nearest values, as NumPy does by default. */
 export function quantiles(values: readonly number[]): Quantiles {
   const sorted = Float64Array.from(values).sort()
   const mean = values.length === 0 ? NaN : values.reduce((a, b) => a + b, 0) / values.length
   return { count: values.length, mean, p50: at(sorted, 0.5), p90: at(sorted, 0.9), p99: at(sorted, 0.99) }
-}
-
-function at(sorted: Float64Array, share: number): number {
-  if (sorted.length === 0) return NaN
-  const place = share * (sorted.length - 1)
-  const low = sorted[Math.floor(place)]!
-  return low + (sorted[Math.ceil(place)]! - low) * (place - Math.floor(place))
 }
 
 // Spreading a long array into Math.max overflows the stack.

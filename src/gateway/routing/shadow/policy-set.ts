@@ -58,7 +58,7 @@ export class PolicySet {
   }
 
   each(tell: (policy: DecodePolicy, name: string) => void): void {
-    for (const { name, policy } of [...this.#policies]) this.#guard(name, () => tell(policy, name))
+    for (const { name, policy } of this.#policies) this.#guard(name, () => tell(policy, name))
   }
 
   judged<T>(ask: (judge: StepJudge) => T): T | undefined {
