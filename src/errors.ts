@@ -116,6 +116,10 @@ export const ERRORS = {
     text: 'The embedded cluster is not running',
     todo: 'Read the output of its processes; `--verbose` shows all of it.',
   },
+  ELDR_EXPERIMENT_ENDED: {
+    text: 'The gateway ended the experiment',
+    todo: 'The gateway’s log says why; its policy has been restored. Start the experiment again.',
+  },
   ELDR_OUTPUTS_DIFFER: {
     text: 'Responses differ between policies',
     todo: 'Routing must never change an output: please report this, with the command line and the seed.',

@@ -6,6 +6,7 @@ import { addBench } from './bench.ts'
 import { addCalibrate } from './calibrate.ts'
 import { addConfig } from './config.ts'
 import { addDemo } from './demo.ts'
+import { addExperiment } from './experiment.ts'
 import { addFit } from './fit.ts'
 import { addInspect } from './inspect.ts'
 import { addPlan } from './plan.ts'
@@ -75,7 +76,8 @@ Examples:
   eldr reproduce --quick
   eldr serve --prefill http://10.0.0.1:8000 --decode http://10.0.1.1:8000 --decode http://10.0.1.2:8000
   eldr worker --role decode --port 8101
-  eldr bench --url http://127.0.0.1:8000 --rate 20 --requests 500`,
+  eldr bench --url http://127.0.0.1:8000 --rate 20 --requests 500
+  eldr experiment --url http://127.0.0.1:8000 --policies jsq,union`,
     )
   const commands = [
     addUp,
@@ -92,6 +94,7 @@ Examples:
     addServe,
     addWorker,
     addBench,
+    addExperiment,
     addConfig,
   ]
   for (const add of commands) add(program)

@@ -127,7 +127,7 @@ function modelIn(text: string): string | undefined {
 /** One small request that is not part of the load: reads something or changes a setting. */
 export async function fetchText(
   { apiKey, insecure, headers: more = [] }: Pick<EndpointSpec, 'apiKey' | 'insecure' | 'headers'>,
-  method: 'GET' | 'POST' | 'PUT',
+  method: 'GET' | 'POST' | 'PUT' | 'DELETE',
   url: string,
   body?: object,
 ): Promise<{ status: number; text: string }> {

@@ -176,6 +176,25 @@ describe('successful requests', () => {
     await ask('PUT', '/eldr/policy', 400, { body: {} })
   })
 
+  it('run experiments', async () => {
+    await ask('GET', '/eldr/experiment', 200)
+    await ask('POST', '/eldr/experiment', 400, { body: { policies: 'jsq' } })
+    const body = { policies: ['jsq', 'power-of-two'], leaseMs: 600_000 }
+    const { id } = JSON.parse((await ask('POST', '/eldr/experiment', 201, { body })).body) as { id: string }
+    await ask('POST', '/eldr/experiment', 409, { body })
+    await ask('GET', '/eldr/experiment', 200)
+    const path = '/eldr/experiment/{id}'
+    const as = `/eldr/experiment/${id}`
+    await ask('PUT', path, 200, { as, body: { policy: 'jsq', washoutMs: 0 } })
+    await ask('POST', '/v1/completions', 200, { body: { prompt: 'a', max_tokens: 2, stream: true } })
+    const slot = await ask('PUT', path, 200, { as, body: { policy: 'power-of-two' } })
+    expect(slot.body).toContain('"streams":1')
+    await ask('PUT', path, 400, { as, body: { policy: 'eldr' } })
+    await ask('PUT', path, 404)
+    await ask('DELETE', path, 404)
+    await ask('DELETE', path, 200, { as })
+  })
+
   it('change the log level', async () => {
     await ask('PUT', '/eldr/log-level', 200, { body: { level: 'silent', forMs: 60_000 } })
     expect((await ask('GET', '/eldr/log-level', 200)).body).toContain('"leftMs"')
@@ -317,7 +336,7 @@ describe('errors', () => {
       for (const asked of FROM_WORKERS()) await ask(asked.method, asked.path, 503, wishFor(asked))
       // Bodies that never come: the grace period ends before them.
       const reading = ending(503).filter(({ path }) => path.startsWith('/eldr/') && !STREAMS.includes(path))
-      expect(reading.length).toBe(8)
+      expect(reading.length).toBe(10)
       const waiting = reading.map(asked => ({
         asked,
         client: new RawClient(slow.url).send(head(asked, 'Expect: 100-continue\r\nContent-Length: 10\r\n')),

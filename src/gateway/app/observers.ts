@@ -4,6 +4,7 @@
 import type { RestartWatch } from '../../cluster/restart-watch.ts'
 import type { Settings } from '../config/settings.ts'
 import { debugHeaders } from '../observe/debug-headers.ts'
+import { endedStreams, type EndedStreams } from '../observe/ended-streams.ts'
 import { type Insight, paceObserver } from '../observe/insight/insight.ts'
 import type { Pace } from '../observe/insight/pace.ts'
 import type { Log, RateLimitedLog } from '../observe/log/log.ts'
@@ -21,19 +22,21 @@ export interface ObserverParts {
   readonly rateLimitedLog: RateLimitedLog
   readonly insight: Insight
   readonly pace: Pick<Pace, 'firstByte' | 'stream' | 'onWorker'>
+  readonly ended: EndedStreams
   readonly restarts: Pick<RestartWatch, 'sawEngineId'>
   /** Undefined if tracing is off. */
   readonly tracer: Tracer | undefined
 }
 
 export function requestObservers(parts: ObserverParts): RequestObserver[] {
-  const { settings, metrics, insight, pace, tracer, restarts } = parts
+  const { settings, metrics, insight, pace, ended, tracer, restarts } = parts
   return [
     requestMetrics(metrics),
     // Before the log, which shows the trace id.
     ...(tracer === undefined ? [] : [requestSpans(tracer)]),
     insight,
     paceObserver(pace),
+    endedStreams(ended),
     debugHeaders(settings),
     restartObserver(restarts),
     requestLog(parts),

@@ -111,6 +111,7 @@ async function run({ settings: given, folder, saved, relays }: OwnerStart, inbox
       health,
       restarts,
       pace: insight.pace,
+      streamEnded: stream => gateway.experiments.streamEnded(stream),
       log,
       logLevel: () => log.level,
     },

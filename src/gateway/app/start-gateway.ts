@@ -9,6 +9,7 @@ import { LoopDelay } from '../observe/metrics/loop-delay.ts'
 import { createMetricsListener } from '../control/admin/metrics-listener.ts'
 import { Admission } from '../http/admission.ts'
 import type { Settings } from '../config/settings.ts'
+import { Experiments } from '../control/experiment/experiments.ts'
 import type { AdminContext } from '../control/admin/admin-context.ts'
 import type { FlowContext } from '../flow/context.ts'
 import { drained } from '../flow/drain.ts'
@@ -70,6 +71,7 @@ export interface Gateway {
   readonly url: string
   readonly context: GatewayContext
   readonly control: RoutingControl
+  readonly experiments: Experiments
   readonly admission: Admission
   readonly placement: LocalPlacementClient
   /** Routes of the admin API. */
@@ -165,6 +167,7 @@ export async function startGateway(
     followers: [events, feed],
     rejected: logRejectedCounts(log, rateLimitedLog, () => readsCounts(descriptorOf(control.policy))),
   })
+  let experimentsStarted: Experiments | undefined
   const shadow = new ShadowCounts(settings.routing.shadow)
   const { control, router } = await orCleanUp(() =>
     startRouting(settings, files, {
@@ -180,11 +183,15 @@ export async function startGateway(
         metrics.routingChanges.inc({ cause: change.cause })
         if (change.cause === 'artifact' || change.cause === 'refit') insight.fit.forget()
         feed.events.add('routing', change.routing.policy, change.cause)
-        hosting?.routingChanged(change)
+        // A new owner starts with the policy that the experiment would have restored.
+        const { routing } = change
+        hosting?.routingChanged({ ...change, routing: { ...routing, ...experimentsStarted?.restores } })
       },
     }),
   )
   cleanups.push(() => control.close())
+  const experiments = new Experiments({ control, log, hasReplicas: replicas !== undefined })
+  experimentsStarted = experiments
   replicas?.start(control, router)
   cleanups.push(() => replicas?.stop())
   const discovery = await orCleanUp(() => discover?.({ registry, metrics, log, memoryOf: hosting?.memoryOf }))
@@ -225,6 +232,7 @@ export async function startGateway(
         rateLimitedLog,
         insight,
         pace,
+        ended: stream => experiments.streamEnded(stream),
         restarts: watch.restarts,
         tracer: tracing?.tracer,
       }),
@@ -249,6 +257,7 @@ export async function startGateway(
       discovery,
       replicas,
       shadow,
+      experiments,
     },
     events,
     { feed, plane },
@@ -285,6 +294,7 @@ export async function startGateway(
 
   function drain(): void {
     handler.draining = true
+    experiments.close()
     admin.close()
   }
 
@@ -298,6 +308,7 @@ export async function startGateway(
     url: `${settings.server.tls === undefined ? 'http' : 'https'}://${address}`,
     context,
     control,
+    experiments,
     admission,
     placement,
     routes: admin.routes,

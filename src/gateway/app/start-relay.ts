@@ -25,7 +25,7 @@ import { Metrics } from '../observe/metrics/metrics.ts'
 import { workerTls } from '../http/tls-files.ts'
 import { startTracing } from '../observe/tracing/start-tracing.ts'
 import { Upstreams } from '../upstream/upstreams.ts'
-import { ASK, PACES } from '../scale/processes/messages.ts'
+import { ASK, PACES, writeStream } from '../scale/processes/messages.ts'
 import { OwnerPages } from '../scale/processes/owner-pages.ts'
 import { RelayLink } from '../scale/processes/relay-link.ts'
 import { RemoteAdmission } from '../scale/processes/remote-admission.ts'
@@ -119,6 +119,7 @@ export async function startRelay(settings: Settings, log: Log, options: RelayOpt
       rateLimitedLog,
       insight,
       pace: remotePace(link),
+      ended: stream => link.tell(ASK.streamEnded, 0, to => writeStream(to, stream)),
       restarts: { sawEngineId },
       tracer: tracing?.tracer,
     }),

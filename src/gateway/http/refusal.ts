@@ -32,6 +32,11 @@ export const REFUSALS = {
     type: 'invalid_request_error',
     message: 'Unknown request: it is neither running nor among the recent decisions.',
   },
+  ELDR_EXPERIMENT_UNKNOWN: {
+    status: 404,
+    type: 'invalid_request_error',
+    message: 'Unknown experiment: it has ended, or its lease expired.',
+  },
   ELDR_METHOD: { status: 405, type: 'invalid_request_error', message: 'Method not allowed for this route.' },
   ELDR_CLIENT_SLOW: {
     status: 408,
@@ -52,6 +57,16 @@ export const REFUSALS = {
     status: 409,
     type: 'invalid_request_error',
     message: 'Refit refused.',
+  },
+  ELDR_EXPERIMENT_RUNNING: {
+    status: 409,
+    type: 'invalid_request_error',
+    message: 'An experiment is running: it decides the policy.',
+  },
+  ELDR_EXPERIMENT_REFUSED: {
+    status: 409,
+    type: 'invalid_request_error',
+    message: 'Experiment refused.',
   },
   ELDR_BODY_TOO_LARGE: {
     status: 413,

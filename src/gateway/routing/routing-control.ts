@@ -5,6 +5,7 @@
  */
 import type { Registry, RegistryEvent } from '../../cluster/registry.ts'
 import { EldrError } from '../../errors.ts'
+import { missingFor } from '../../policy/create-policy.ts'
 import type { PolicyName, PolicyOptions } from '../../policy/decode-policy.ts'
 import {
   createPrefillPolicy,
@@ -65,6 +66,19 @@ export interface RoutingView {
   readonly note?: string
 }
 
+/** Changes of policy that are made while all others are refused. */
+export interface RoutingHold {
+  setPolicy(change: PolicyChange): RoutingView
+  /** Makes a last change; others are possible again. */
+  release(last: PolicyChange): RoutingView
+}
+
+interface PolicyChange {
+  readonly policy?: PolicyName
+  readonly tau?: number
+  readonly prefillPolicy?: PrefillPolicyName
+}
+
 /** Workers join and leave in groups: a refit waits until nothing has changed for this long. */
 const REFIT_DELAY_MS = 500
 
@@ -81,6 +95,8 @@ export class RoutingControl {
   #queue: Promise<unknown> = Promise.resolve()
   #refitTimer: NodeJS.Timeout | undefined
   #whyNotRefitted = ''
+  /** Why changes are refused; undefined if they are not. */
+  #held: string | undefined
 
   constructor(options: ControlOptions) {
     this.#options = options
@@ -137,15 +153,32 @@ export class RoutingControl {
     return this.#inForce(result.table)
   }
 
-  setPolicy({
-    policy,
-    tau,
-    prefillPolicy,
-  }: {
-    policy?: PolicyName
-    tau?: number
-    prefillPolicy?: PrefillPolicyName
-  }): RoutingView {
+  /** Refuses, with these words, all changes of policy, artifact and clusters but those of the hold. */
+  hold(words: string): RoutingHold {
+    this.#refuseIfHeld()
+    this.#held = words
+    return {
+      setPolicy: change => this.#setPolicy(change),
+      release: last => {
+        this.#held = undefined
+        return this.#setPolicy(last)
+      },
+    }
+  }
+
+  /** Throws if the policy cannot be set now. */
+  refuseIfLacking(policy: PolicyName): void {
+    const { loaded, shape } = this.#plan
+    const missing = missingFor(policy, { workers: 1, artifact: loaded?.artifact, shape })
+    if (missing !== undefined && missing.need !== 'counts') throw lacks(policy, missing.words)
+  }
+
+  setPolicy(change: PolicyChange): RoutingView {
+    this.#refuseIfHeld()
+    return this.#setPolicy(change)
+  }
+
+  #setPolicy({ policy, tau, prefillPolicy }: PolicyChange): RoutingView {
     const { policy: before } = this.#plan
     if (policy !== undefined || tau !== undefined)
       this.#apply({ ...this.#plan, policy: policy ?? before, tau: tau ?? this.#plan.tau })
@@ -163,6 +196,7 @@ export class RoutingControl {
    */
   load(path: string, shownAs = path): Promise<RoutingView> {
     return this.#enqueue(async () => {
+      this.#refuseIfHeld()
       const loaded: LoadedArtifact = { ...(await this.#offThread.run('read', { path })), file: shownAs }
       const asRead = withArtifact(this.#plan, loaded)
       const ready = this.#isDue(asRead)
@@ -177,7 +211,10 @@ export class RoutingControl {
 
   /** `clusters` (default: one per decode worker). */
   refit(clusters?: number): Promise<RoutingView> {
-    return this.#enqueue(() => this.#refitNow(clusters))
+    return this.#enqueue(async () => {
+      this.#refuseIfHeld()
+      return this.#refitNow(clusters)
+    })
   }
 
   /** Refits to the number of clusters that the gateway before this one had. */
@@ -217,6 +254,10 @@ export class RoutingControl {
     this.#offThread.close()
   }
 
+  #refuseIfHeld(): void {
+    if (this.#held !== undefined) throw new Refusal('ELDR_EXPERIMENT_RUNNING', { words: this.#held })
+  }
+
   #createPrefillPolicy(): PrefillPolicy {
     return createPrefillPolicy(this.#prefillPolicyName, { overload: this.#options.routing.prefixLoadFactor })
   }
@@ -246,8 +287,7 @@ export class RoutingControl {
 
   #apply(plan: Plan): void {
     const result = this.#createTable(plan)
-    if (result.kind === 'missing')
-      throw new Refusal('ELDR_POLICY_LACKS', { words: `The policy ${plan.policy} needs ${result.missing}.` })
+    if (result.kind === 'missing') throw lacks(plan.policy, result.missing)
     this.#plan = plan
     this.#router?.swap(this.#inForce(result.table))
   }
@@ -327,3 +367,6 @@ export class RoutingControl {
     return result
   }
 }
+
+const lacks = (policy: PolicyName, missing: string) =>
+  new Refusal('ELDR_POLICY_LACKS', { words: `The policy ${policy} needs ${missing}.` })

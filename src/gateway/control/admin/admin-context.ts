@@ -14,6 +14,7 @@ import type { ReplicaStatus } from '../../observe/replica-status.ts'
 import type { Router } from '../../routing/router.ts'
 import type { RoutingControl, RoutingView } from '../../routing/routing-control.ts'
 import type { Upstreams } from '../../upstream/upstreams.ts'
+import type { Experiments } from '../experiment/experiments.ts'
 import type { Discovery } from '../discovery/discovery.ts'
 
 export interface AdminContext {
@@ -42,6 +43,7 @@ export interface AdminParts {
   /** Undefined without discovery. */
   readonly discovery?: Pick<Discovery, 'statuses' | 'summary'>
   readonly shadow: Pick<ShadowCounts, 'view'>
+  readonly experiments: Pick<Experiments, 'start' | 'continue' | 'end' | 'view'>
   /** Undefined without replicas. */
   readonly replicas?: ReplicaUpdates
 }

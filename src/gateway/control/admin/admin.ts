@@ -14,6 +14,7 @@ import { dashboardRoutes, isOpenPath, PULSE_PATH } from '../dashboard/routes.ts'
 import type { SignaturePlane } from '../dashboard/signature-plane.ts'
 import { WorkerExpertsReader } from '../dashboard/worker-experts.ts'
 import { createGuard } from '../../http/admin-guard.ts'
+import { experimentRoutes } from './experiment-routes.ts'
 import { logRoutes } from './log-routes.ts'
 import { lookRoutes } from './look-routes.ts'
 import type { AdminParts } from './admin-context.ts'
@@ -55,6 +56,7 @@ export class Admin {
     this.#routes = [
       ...workerRoutes(parts),
       ...routingRoutes(parts),
+      ...experimentRoutes(parts),
       ...lookRoutes(parts),
       ...logRoutes(parts),
       EVENTS,

@@ -10,7 +10,7 @@ import { Refusal, type RefusalCode } from '../../http/refusal.ts'
 import { MAX_TAU } from '../../config/schema/schema-parts.ts'
 import { readBody } from '../../http/read-body.ts'
 import { asFile, SENT } from '../../routing/artifact-file.ts'
-import { badRequest, fieldsOf, nameOf, readFields, wholeOf } from './read-json.ts'
+import { badRequest, type Fields, fieldsOf, nameOf, readFields, wholeOf } from './read-json.ts'
 import type { AdminParts } from './admin-context.ts'
 import type { AdminCall, AdminRoute } from './routes.ts'
 
@@ -29,9 +29,7 @@ export function routingRoutes({ ctx, control, replicas }: AdminParts): AdminRout
         const fields = await readFields(exchange, proceed, ['policy', 'tau', 'prefillPolicy'])
         const policy = nameOf(fields, 'policy', POLICIES)
         const prefillPolicy = nameOf(fields, 'prefillPolicy', PREFILL_POLICIES)
-        const { tau } = fields
-        if (tau !== undefined && !(typeof tau === 'number' && tau >= 0 && tau <= MAX_TAU))
-          throw badRequest(`tau must be a number from 0 to ${MAX_TAU}.`, 'tau')
+        const tau = tauOf(fields)
         if (Object.keys(fields).length === 0)
           throw badRequest('Nothing to change: set policy, tau or prefillPolicy.')
         const change = { policy, tau, prefillPolicy }
@@ -82,6 +80,12 @@ export function routingRoutes({ ctx, control, replicas }: AdminParts): AdminRout
     replicas?.loadedArtifact(view, '', body)
     return view
   }
+}
+
+/** Undefined if absent. */
+export function tauOf({ tau }: Fields): number | undefined {
+  if (tau === undefined || (typeof tau === 'number' && tau >= 0 && tau <= MAX_TAU)) return tau
+  throw badRequest(`tau must be a number from 0 to ${MAX_TAU}.`, 'tau')
 }
 
 /**

@@ -17,6 +17,7 @@ const id = (of: string, example: string): Parameter => ({
   example,
 })
 const WORKER_ID = id('worker', 'd2')
+const EXPERIMENT_ID = id('experiment', '4f1c09ab7d2e')
 const WORKER = {
   id: 'd2',
   role: 'decode',
@@ -125,7 +126,7 @@ export const ADMIN_OPERATIONS: readonly Operation[] = [
     id: 'changePolicy',
     summary: 'Change policies and τ',
     body: { required: true, content: json('PolicyChange', { policy: 'jsq' }) },
-    refuses: ['ELDR_POLICY_LACKS', ...READ],
+    refuses: ['ELDR_POLICY_LACKS', 'ELDR_EXPERIMENT_RUNNING', ...READ],
   }),
   changesRouting({
     method: 'post',
@@ -139,7 +140,7 @@ export const ADMIN_OPERATIONS: readonly Operation[] = [
         'application/octet-stream': { schema: {} },
       },
     },
-    refuses: ['ELDR_ARTIFACT_BAD', 'ELDR_POLICY_LACKS', ...READ],
+    refuses: ['ELDR_ARTIFACT_BAD', 'ELDR_POLICY_LACKS', 'ELDR_EXPERIMENT_RUNNING', ...READ],
   }),
   changesRouting({
     method: 'post',
@@ -147,8 +148,69 @@ export const ADMIN_OPERATIONS: readonly Operation[] = [
     id: 'refit',
     summary: 'Refit the clusters',
     body: { required: false, content: json('RefitOrder', { workers: 4 }) },
-    refuses: ['ELDR_REFIT_REFUSED', ...READ],
+    refuses: ['ELDR_REFIT_REFUSED', 'ELDR_EXPERIMENT_RUNNING', ...READ],
   }),
+  { ...look('/eldr/experiment', 'getExperiment', 'The running experiment', 'Experiment'), tag: 'routing' },
+  {
+    method: 'post',
+    path: '/eldr/experiment',
+    id: 'startExperiment',
+    tag: 'routing',
+    summary: 'Start a switchback experiment',
+    description:
+      'Until it ends, policy, artifact and clusters are changed by the experiment only. `eldr experiment` is a client.',
+    access: 'admin',
+    body: {
+      required: true,
+      content: json('NewExperiment', { policies: ['jsq', 'union'], leaseMs: 10_000 }),
+    },
+    responses: {
+      201: {
+        text: 'The experiment has started.',
+        content: json('Experiment', {
+          running: true,
+          id: '4f1c09ab7d2e',
+          policies: ['jsq', 'union'],
+          slot: 0,
+          policy: 'union',
+          restores: 'union',
+          leaseMs: 10_000,
+        }),
+        links: {
+          slot: withId('continueExperiment', 'Start a slot, or renew the lease.'),
+          end: withId('endExperiment', 'End it.'),
+        },
+      },
+    },
+    refuses: ['ELDR_EXPERIMENT_RUNNING', 'ELDR_EXPERIMENT_REFUSED', 'ELDR_POLICY_LACKS', ...READ],
+  },
+  {
+    ...look(
+      '/eldr/experiment/{id}',
+      'continueExperiment',
+      'Start the next slot, or renew the lease',
+      'Experiment',
+    ),
+    method: 'put',
+    tag: 'routing',
+    description: 'Ends the current slot and returns its measurements. An empty body only renews the lease.',
+    parameters: [EXPERIMENT_ID],
+    body: { required: false, content: json('ExperimentSlot', { policy: 'jsq', washoutMs: 15_000 }) },
+    refuses: ['ELDR_EXPERIMENT_UNKNOWN', 'ELDR_NOT_FOUND', ...READ],
+  },
+  {
+    ...look(
+      '/eldr/experiment/{id}',
+      'endExperiment',
+      'End the experiment and restore the policy',
+      'Experiment',
+    ),
+    method: 'delete',
+    tag: 'routing',
+    description: 'Returns the measurements of the last slot.',
+    parameters: [EXPERIMENT_ID],
+    refuses: ['ELDR_EXPERIMENT_UNKNOWN', 'ELDR_NOT_FOUND'],
+  },
   look('/eldr/log-level', 'getLogLevel', 'Get the log level', 'LogLevel'),
   {
     method: 'put',

@@ -3,6 +3,8 @@ import * as z from 'zod'
 import type { WorkerSource } from '../../../cluster/worker.ts'
 import { POLICIES } from '../../../policy/decode-policy.ts'
 import { PREFILL_POLICIES } from '../../../policy/prefill-policy.ts'
+import type { ExperimentView, FinishedSlot } from '../experiment/experiments.ts'
+import { LEASE_MS, MAX_WASHOUT_MS } from '../admin/experiment-routes.ts'
 import { MAX_LEVEL_MS } from '../admin/log-routes.ts'
 import { MAX_CLUSTERS } from '../admin/routing-routes.ts'
 import { MAX_TAU } from '../../config/schema/schema-parts.ts'
@@ -16,7 +18,7 @@ import type { SourceStatus } from '../discovery/discovery.ts'
 import type { ReplicaStatus } from '../../observe/replica-status.ts'
 import type { ShadowRow, ShadowView } from '../../observe/shadow-counts.ts'
 import type { RoutingView } from '../../routing/routing-control.ts'
-import { count, schemaFor } from './typed-schema.ts'
+import { count, milliseconds, schemaFor } from './typed-schema.ts'
 
 export const WORKER_STATES = ['ready', 'draining', 'unhealthy', 'open', 'unknown', 'leaving', 'gone'] as const
 export const WORKER_SOURCES = [
@@ -228,6 +230,56 @@ export const shadowView = schemaFor<ShadowView>()(
 ).describe(
   'Decisions of the shadow policies. Batches are those of the policy in force, so this understates what a policy does that makes its own.',
 )
+
+const percentiles = () => z.strictObject({ p50: milliseconds().nullable(), p99: milliseconds().nullable() })
+
+const finishedSlot = schemaFor<FinishedSlot>()(
+  z.strictObject({
+    slot: count(),
+    policy: z.enum(POLICIES),
+    seconds: z.number().min(0).describe('Length of the measured part.'),
+    streams: count().describe('Streams in the percentiles.'),
+    ttftMs: percentiles().describe('Time to the first token. null without streams.'),
+    tpotMs: percentiles().describe('Mean time between the tokens of a stream. null without streams.'),
+    requestsPerSecond: z.number().min(0),
+    outputTokensPerSecond: z.number().min(0),
+  }),
+).describe(
+  'Measurements of a slot after its washout. Percentiles are of streams that began in the slot and ended in it.',
+)
+
+export const experimentView = schemaFor<ExperimentView>()(
+  z.strictObject({
+    running: z.boolean(),
+    id: z.string().optional(),
+    policies: z.array(z.enum(POLICIES)).optional(),
+    slot: count().optional().describe('Number of the current slot, from 1. 0: before the first.'),
+    policy: z.enum(POLICIES).describe('The policy in force.'),
+    restores: z.enum(POLICIES).optional().describe('The policy that is restored at the end.'),
+    leaseMs: count().optional(),
+    finished: finishedSlot.optional().describe('The slot that this request has ended.'),
+  }),
+).describe('The running experiment, if any.')
+
+export const newExperiment = z
+  .strictObject({
+    policies: z.array(spellings(POLICIES)).min(1).describe('Policies that the slots may have.'),
+    leaseMs: z
+      .int()
+      .min(LEASE_MS.min)
+      .max(LEASE_MS.max)
+      .default(LEASE_MS.default)
+      .describe('The policy is restored if the client does not renew the experiment for this long.'),
+  })
+  .describe('An experiment to start.')
+
+export const experimentSlot = z
+  .strictObject({
+    policy: spellings(POLICIES).optional().describe('Policy of the next slot.'),
+    tau: z.number().min(0).max(MAX_TAU).optional().describe('τ of the slot. Default: as before.'),
+    washoutMs: z.int().min(0).max(MAX_WASHOUT_MS).optional().describe('Part of the slot not measured.'),
+  })
+  .describe('The next slot. Empty: renew the lease only.')
 
 export const logLevelChange = z
   .strictObject({

@@ -9,7 +9,7 @@ export interface CpuBudgetOptions {
   readonly nowMs?: () => number
 }
 
-/** At 1,000 requests per second a gateway uses a quarter of a core or more: this is less than a tenth of it. */
+/** At 1,000 requests per second a gateway uses a quarter of a core or more: less than a tenth of that. */
 const SHARE = 0.02
 /** Earned by 5 seconds of rest; a phase starts with half of it. */
 const MAX_BALANCE_MS = 100

@@ -1,4 +1,5 @@
 /** Kinds of frames, and the values that both sides read and write. */
+import type { EndedStream } from '../../../math/switchback.ts'
 import type { Role } from '../../../cluster/worker.ts'
 import type { HandoffExperts } from '../../routing/read-experts.ts'
 import type { Frame, FrameWriter } from './frames.ts'
@@ -36,6 +37,8 @@ export const ASK = {
   pace: 22,
   /** Response to `metrics` or `request`; JSON. */
   report: 23,
+  /** A response that a decode worker has completed, with its times. */
+  streamEnded: 24,
 } as const
 
 /** From the owner to a relay. */
@@ -94,6 +97,17 @@ export function readHandoff(frame: Frame): HandoffExperts | undefined {
     routedExperts: has & HAS.routedExperts ? frame.text() : undefined,
     promptTokens: has & HAS.promptTokens ? frame.number() : undefined,
   }
+}
+
+export function readStream(frame: Frame): EndedStream {
+  return { ageMs: frame.number(), ttftMs: readMaybe(frame), tpotMs: readMaybe(frame), tokens: frame.number() }
+}
+
+export function writeStream(to: FrameWriter, { ageMs, ttftMs, tpotMs, tokens }: EndedStream): void {
+  to.number(ageMs)
+  writeMaybe(to, ttftMs)
+  writeMaybe(to, tpotMs)
+  to.number(tokens)
 }
 
 /** An optional number: NaN stands for undefined. */

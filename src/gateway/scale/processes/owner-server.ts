@@ -4,6 +4,7 @@
  * until every relay has declared what it has.
  */
 import type { Socket } from 'node:net'
+import type { EndedStream } from '../../../math/switchback.ts'
 import type { HealthLoop } from '../../../cluster/health.ts'
 import type { Registry } from '../../../cluster/registry.ts'
 import type { RestartWatch } from '../../../cluster/restart-watch.ts'
@@ -26,6 +27,8 @@ export interface OwnerParts {
   readonly health: Pick<HealthLoop, 'passiveFailure'>
   readonly restarts: Pick<RestartWatch, 'sawEngineId'>
   readonly pace: Pick<Pace, 'firstByte' | 'stream' | 'onWorker'>
+  /** Told of the responses that relays have passed on. */
+  readonly streamEnded?: (stream: EndedStream) => void
   readonly log: Log
   logLevel(): string
 }

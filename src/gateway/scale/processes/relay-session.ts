@@ -9,7 +9,18 @@ import { UpstreamFailure } from '../../upstream/upstreams.ts'
 import type { Frame, FrameWriter } from './frames.ts'
 import { GatheredSocket } from './gathered-socket.ts'
 import { RelayTickets } from './relay-tickets.ts'
-import { ASK, ENDS, PACES, readHandoff, roleByte, roleOf, ROOM, TELL, writeMaybe } from './messages.ts'
+import {
+  ASK,
+  ENDS,
+  PACES,
+  readHandoff,
+  readStream,
+  roleByte,
+  roleOf,
+  ROOM,
+  TELL,
+  writeMaybe,
+} from './messages.ts'
 import type { OwnerServer, OwnerParts } from './owner-server.ts'
 
 export class RelaySession {
@@ -105,6 +116,7 @@ export class RelaySession {
     if (kind === ASK.ended) return this.#tickets.end(id, ENDS[frame.byte()] ?? 'ignored')
     if (kind === ASK.pace)
       return this.#parts.pace[PACES[frame.byte()] ?? 'onWorker'](frame.text(), frame.number())
+    if (kind === ASK.streamEnded) return this.#parts.streamEnded?.(readStream(frame))
     if (kind === ASK.requestCame) return placement.requestCame()
     if (kind === ASK.leave) return this.#leave()
     if (kind === ASK.passiveFailure) return this.#parts.health.passiveFailure(frame.text())
