@@ -57,6 +57,10 @@ export interface SimulationInput {
   readonly slowDecoder?: SlowDecoder
   /** Called when any decode step begins, measured or not; for timing real steps on a GPU. */
   readonly onStep?: (worker: DecodeWorker, decoder: number, nowUs: number) => void
+  /** Called before a decode worker is picked. */
+  readonly onDispatch?: (nowUs: number) => void
+  /** Called when any request ends, measured or not, while it is in its slot of the pool. */
+  readonly onEnded?: (pool: RequestPool, slot: number, nowUs: number) => void
 }
 
 export interface SimulationRun {
@@ -203,6 +207,7 @@ export function simulate(input: SimulationInput): SimulationRun {
   function dispatch(slot: number): void {
     if (pool.decodeTokens[slot] === 0) return end(slot) // its first token was its last
     const request = pool.routable[slot]!
+    input.onDispatch?.(nowUs)
     const decision = dispatcher.pick(pool.index[slot]!, request, nowUs)
     const { worker } = decision
     if (decoders[worker] === undefined)
@@ -251,6 +256,7 @@ export function simulate(input: SimulationInput): SimulationRun {
 
   function end(slot: number): void {
     metrics.requestEnded(slot, nowUs)
+    input.onEnded?.(pool, slot, nowUs)
     workload.release(pool.row[slot]!)
     pool.giveBack(slot)
   }

@@ -1,0 +1,109 @@
+/** docs/evidence/experiment.md, from results/experiment.json, which `bench/experiment.mjs` writes. */
+import { markdownTable } from './markdown-table.ts'
+import { fixed, whole } from './numbers.ts'
+
+export interface ExperimentFigures {
+  readonly trace: string
+  readonly topology: string
+  readonly profile: string
+  readonly slotSeconds: number
+  readonly washoutSeconds: number
+  readonly slots: number
+  readonly rate: number
+  readonly cases: readonly ExperimentCase[]
+}
+
+export interface ExperimentCase {
+  readonly base: string
+  readonly policy: string
+  readonly arrivals: string
+  readonly runs: number
+  readonly figures: readonly {
+    readonly figure: string
+    /** Runs whose interval contains 0. */
+    readonly covers: number
+    /** Runs whose interval is below 0. */
+    readonly lower: number
+    /** Means over the runs. */
+    readonly change: number
+    readonly half: number
+    readonly lag1: number
+  }[]
+}
+
+const ARRIVALS: Readonly<Record<string, string>> = {
+  poisson: 'Poisson arrivals',
+  on_off: 'bursts of 5 s after pauses of 5 s, on average',
+}
+const points = (value: number) => `${value < 0 ? '−' : ''}${fixed(Math.abs(100 * value), 2)}`
+const share = (part: number, of: number) => fixed((100 * part) / of, 1)
+
+export function experimentPage(figures: ExperimentFigures): string {
+  const { trace, topology, profile, slotSeconds, washoutSeconds, slots, rate, cases } = figures
+  const same = cases.filter(({ base, policy }) => base === policy)
+  const different = cases.filter(({ base, policy }) => base !== policy)
+  return [
+    '# Are the intervals of an experiment right?',
+    '',
+    [
+      '`eldr experiment` switches a gateway between policies and says with a 95 % interval how TPOT, TTFT and',
+      'throughput differ. Here whole experiments are simulated, and measured and analysed by the same code as live',
+      'ones (`src/math/switchback.ts`, `src/sim/switchback-analysis.ts`).',
+    ].join(' '),
+    '',
+    [
+      `Each run has ${slots} slots of ${slotSeconds} s with a washout of ${washoutSeconds} s: ${slots / 2} blocks. Trace ${trace}, topology ${topology},`,
+      `profile ${profile}, ${rate} requests per second, the seed of a run is its number.`,
+      'Written by `npm run docs` from the results of `node bench/experiment.mjs --out docs/evidence/results/experiment.json`.',
+    ].join(' '),
+    '',
+    '## A policy against itself',
+    '',
+    'There is no difference, so an interval of 95 % must contain 0 in 95 of 100 runs. With 400 runs, 92 to 98 % is what chance allows. Half width: mean over the runs, in percent.',
+    '',
+    markdownTable(
+      ['policy', 'arrivals', 'figure', 'runs', 'contain 0, %', 'half width, %', 'lag-1 correlation'],
+      3,
+      same.flatMap(({ policy, arrivals, runs, figures: rows }) =>
+        rows.map(({ figure, covers, half, lag1 }) => [
+          policy,
+          ARRIVALS[arrivals] ?? arrivals,
+          figure,
+          whole(runs),
+          share(covers, runs),
+          points(half),
+          points(lag1 / 100),
+        ]),
+      ),
+    ),
+    '',
+    '## A real difference',
+    '',
+    'How often the interval excludes 0, and the mean change that was found.',
+    '',
+    markdownTable(
+      ['policies', 'arrivals', 'figure', 'runs', 'below 0, %', 'contain 0, %', 'change, %', 'half width, %'],
+      3,
+      different.flatMap(({ base, policy, arrivals, runs, figures: rows }) =>
+        rows.map(({ figure, covers, lower, change, half }) => [
+          `${policy} against ${base}`,
+          ARRIVALS[arrivals] ?? arrivals,
+          figure,
+          whole(runs),
+          share(lower, runs),
+          share(covers, runs),
+          points(change),
+          points(half),
+        ]),
+      ),
+    ),
+    '',
+    [
+      'In bursts a slot may fall into a pause: the noise between slots is larger, and the intervals say so. Longer slots',
+      'or more of them narrow the intervals. TTFT and throughput are decided by prefill and by the arrivals, which the',
+      'policies share: where their intervals exclude 0 in about 5 of 100 runs, that is chance.',
+      'Each figure has an interval of its own: that one of five excludes 0 by chance is more likely than for one alone.',
+    ].join(' '),
+    '',
+  ].join('\n')
+}
