@@ -92,7 +92,8 @@ for (const { base, policy, arrivals, runs } of CASES) {
     console.log(
       `${base}, ${policy}, ${arrivals}, ${figure}: 0 in ${covers} of ${runs}, lower in ${lower}; ${(100 * change).toFixed(2)} % ± ${(100 * half).toFixed(2)}`,
     )
+  // After each case, so that a run that is stopped leaves what it has.
+  if (options.out !== undefined)
+    writeFileSync(options.out, `${JSON.stringify({ ...conditions, cases }, null, 2)}\n`)
 }
 await pool.close()
-if (options.out !== undefined)
-  writeFileSync(options.out, `${JSON.stringify({ ...conditions, cases }, null, 2)}\n`)

@@ -9,6 +9,7 @@ import { configPage, schemaText } from '../dist/gateway/config/schema/reference.
 import { apiPage, documentText } from '../dist/gateway/control/openapi/api-page.js'
 import { resultsData, resultsPage } from '../dist/paper/results-page.js'
 import { harmPage } from '../dist/report/harm-page.js'
+import { experimentPage } from '../dist/report/experiment-page.js'
 import { driftPage } from '../dist/report/drift-page.js'
 import { errorsPage } from '../dist/report/errors-page.js'
 import { gpuPage } from '../dist/served/gpu-page.js'
@@ -35,6 +36,10 @@ for (const [name, text] of [
   ...resultsData(whole, cut).map(({ path, text }) => [`evidence/${path}`, text]),
   ['evidence/gpu.md', gpuPage(gpu)],
   ['evidence/harm.md', harmPage(await saved('harm.json'), await saved('harm-live.json'))],
+  [
+    'evidence/experiment.md',
+    experimentPage(await saved('experiment.json'), await saved('experiment-live.json')),
+  ],
   ['evidence/drift.md', driftPage(await saved('drift.json'))],
   ...(gpuFigure === undefined ? [] : [[`pictures/${STEP_FIGURE}`, gpuFigure]]),
   [

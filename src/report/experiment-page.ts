@@ -1,4 +1,5 @@
 /** docs/evidence/experiment.md, from results/experiment.json, which `bench/experiment.mjs` writes. */
+import type { Effect } from '../sim/switchback-analysis.ts'
 import { markdownTable } from './markdown-table.ts'
 import { fixed, whole } from './numbers.ts'
 
@@ -31,6 +32,20 @@ export interface ExperimentCase {
   }[]
 }
 
+/** One experiment on the embedded cluster. */
+export interface LiveExperiment {
+  readonly at: string
+  readonly cluster: string
+  readonly machine: string
+  readonly command: string
+  readonly conditions: string
+  readonly base: string
+  readonly policy: string
+  readonly streams: number
+  readonly words: string
+  readonly effects: readonly Effect[]
+}
+
 const ARRIVALS: Readonly<Record<string, string>> = {
   poisson: 'Poisson arrivals',
   on_off: 'bursts of 5 s after pauses of 5 s, on average',
@@ -38,7 +53,7 @@ const ARRIVALS: Readonly<Record<string, string>> = {
 const points = (value: number) => `${value < 0 ? '−' : ''}${fixed(Math.abs(100 * value), 2)}`
 const share = (part: number, of: number) => fixed((100 * part) / of, 1)
 
-export function experimentPage(figures: ExperimentFigures): string {
+export function experimentPage(figures: ExperimentFigures, live: LiveExperiment): string {
   const { trace, topology, profile, slotSeconds, washoutSeconds, slots, rate, cases } = figures
   const same = cases.filter(({ base, policy }) => base === policy)
   const different = cases.filter(({ base, policy }) => base !== policy)
@@ -104,6 +119,25 @@ export function experimentPage(figures: ExperimentFigures): string {
       'policies share: where their intervals exclude 0 in about 5 of 100 runs, that is chance.',
       'Each figure has an interval of its own: that one of five excludes 0 by chance is more likely than for one alone.',
     ].join(' '),
+    '',
+    '## On the embedded cluster',
+    '',
+    `One run of \`${live.command}\` beside \`${live.cluster}\`, ${live.conditions}, ${live.at}, on ${live.machine}: ${whole(live.streams)} streams measured.`,
+    '',
+    markdownTable(
+      ['figure', live.base, live.policy, 'change, %', '95 % interval', 'blocks'],
+      1,
+      live.effects.map(({ figure, base, other, change, low, high, blocks }) => [
+        figure,
+        fixed(base, 2),
+        fixed(other, 2),
+        points(change),
+        `${points(low)} to ${points(high)}`,
+        whole(blocks),
+      ]),
+    ),
+    '',
+    'TTFT here ends with the first token of decode, whose first step is shorter under the better policy; in the simulation it ends with prefill’s token.',
     '',
   ].join('\n')
 }

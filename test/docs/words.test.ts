@@ -10,7 +10,7 @@ const MAX_RESULTS_WORDS = 8_000
 
 /** Written by scripts and benchmarks. */
 const GENERATED =
-  /^docs\/(reference\/(cli|config|metrics|errors|api)|evidence\/(results|gpu|harm|drift|tiny|benchmarks.*))\.md$/
+  /^docs\/(reference\/(cli|config|metrics|errors|api)|evidence\/(results|gpu|harm|drift|experiment|tiny|benchmarks.*))\.md$/
 
 const words = (file: string) => readFileSync(join(ROOT, file), 'utf8').split(/\s+/).filter(Boolean).length
 
