@@ -1,11 +1,8 @@
 // Draws the figures of docs/start/concepts.md and docs/guides/policies.md as SVG for light and dark pages:
 //   npm run build && node scripts/figures.mjs [--check] [--tau FILE]
 // --check writes nothing and exits with 1 if a figure is stale. --tau FILE first makes
-// docs/evidence/results/tau.json from the JSON output of
-//   eldr simulate --trace data/lab16-task.evaluation.safetensors --artifact FILE --rates 300,500 --seeds 3
-//     --policies jsq,band@0,band@0.05,band@0.1,band@0.15,band@0.2,band@0.3,band@0.5,band@1,union
-//     --requests 2000
-// with an artifact for 16 workers. Charts come from the saved results and the code that draws reports.
+// docs/evidence/results/tau.json from the JSON output of the sweep in docs/guides/policies.md. Charts come
+// from the saved results and the code that draws reports.
 import { readFileSync, writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { DIAGRAMS } from './figures/diagrams.mjs'
