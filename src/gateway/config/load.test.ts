@@ -130,7 +130,7 @@ const SAMPLES: Readonly<Record<string, readonly [string, unknown]>> = {
   ELDR_SERVICE_DISCOVERY_NAMESPACE: ['llm', 'llm'],
   ELDR_SERVICE_DISCOVERY_API_URL: ['http://127.0.0.1:8001', 'http://127.0.0.1:8001'],
   ELDR_POLICY: ['power-of-two', 'power_of_two'],
-  ELDR_SHADOW: ['jsq,power-of-two', ['jsq', 'power_of_two']],
+  ELDR_SHADOW: ['power-of-two', ['power_of_two']],
   ELDR_DECODE_POLICY: ['round_robin', 'round_robin'],
   ELDR_PREFILL_POLICY: ['least-loaded', 'least_loaded'],
   ELDR_ARTIFACT: ['a.safetensors', 'a.safetensors'],
