@@ -104,7 +104,8 @@ describe('live recalibration', () => {
       const { data: drift } = await events.find(
         ({ event, data }) => event === 'adapt' && data.kind === 'drift',
       )
-      expect(drift.meanRank).toBeLessThan(0.2)
+      // The mean follows about 200 requests: after the 150 of an alarm it still has a part of the former 0.5.
+      expect(drift.meanRank).toBeLessThan(0.35)
       const suggested = await view()
       expect(suggested).toMatchObject({
         state: 'drifting',

@@ -390,7 +390,7 @@ describe('errors', () => {
       for (const asked of FROM_WORKERS()) await ask(asked.method, asked.path, 503, wishFor(asked))
       // Bodies that never come: the grace period ends before them.
       const reading = ending(503).filter(({ path }) => path.startsWith('/eldr/') && !STREAMS.includes(path))
-      expect(reading.length).toBe(10)
+      expect(reading.length).toBe(12)
       const waiting = reading.map(asked => ({
         asked,
         client: new RawClient(slow.url).send(head(asked, 'Expect: 100-continue\r\nContent-Length: 10\r\n')),

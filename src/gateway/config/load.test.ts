@@ -150,6 +150,8 @@ const SAMPLES: Readonly<Record<string, readonly [string, unknown]>> = {
   ELDR_REPLICA_ID: ['east-1', 'east-1'],
   ELDR_PROFILE: ['h200-first', 'h200-first'],
   ELDR_STEP_COST: ['fixed', 'fixed'],
+  ELDR_ADAPT: ['on', 'on'],
+  ELDR_ADAPT_FOLDER: ['swaps', 'swaps'],
   ELDR_PREFIX_TOKEN_COUNT: ['128', 128],
   ELDR_PREFIX_HASH_LOAD_FACTOR: ['2', 2],
   ELDR_REQUEST_TIMEOUT_SECS: ['1.1', 1100],
