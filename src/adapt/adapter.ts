@@ -287,7 +287,9 @@ export class Adapter {
 
   #needed(): number {
     const workers = this.#host.target()?.workers.length ?? 0
-    return Math.min(this.#options.sampleRequests, Math.max(MIN_REQUESTS, MIN_REQUESTS_PER_WORKER * workers))
+    // Older requests keep their places for a while: the sample is never all new.
+    const most = Math.floor(this.#options.sampleRequests / 2)
+    return Math.min(most, Math.max(MIN_REQUESTS, MIN_REQUESTS_PER_WORKER * workers))
   }
 
   #isDue(nowMs: number): boolean {

@@ -280,6 +280,29 @@ describe('changes', () => {
   })
 })
 
+describe('adapt', () => {
+  it('shows the state, the sample and the drift of live recalibration', async () => {
+    const tab = await openDashboard(browser, url, 'adapt')
+    await until(tab, `document.querySelector('[data-fact="adapt-state"]') !== null`)
+    const told = async () => {
+      const { state, sample } = await api(url, '/eldr/adapt')
+      return { state, sample: String(sample.requests) }
+    }
+    const shown = async () => ({
+      state: await tab.evaluate(`document.querySelector('[data-fact="adapt-state"]').dataset.state`),
+      sample: await tab.evaluate(fact('sample')),
+    })
+    expect(await agree(shown, told)).toMatchObject({ state: 'steady' })
+    await until(tab, `document.querySelector('svg.drift path') !== null`)
+    expect(await tab.evaluate(`document.querySelector('svg.drift').getAttribute('aria-label')`)).toMatch(
+      /^Mean rank over time, \d\.\d\d at /,
+    )
+    expect(await tab.evaluate(`document.querySelector('[data-do="undo"]')`)).toBe(null)
+    expect(tab.complaints).toEqual([])
+    await tab.close()
+  })
+})
+
 describe.each(['overview', 'experts', 'decisions', 'signatures', 'adapt', 'control'])('view %s', name => {
   it('has no serious axe findings and no horizontal scrolling, on a light desktop and a dark phone', async () => {
     for (const size of [DESK, PHONE]) {
