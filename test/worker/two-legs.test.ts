@@ -4,6 +4,7 @@
  */
 import OpenAI, { BadRequestError } from 'openai'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { readDecoded } from '../../src/wire/decoded-requests.ts'
 import { readDecodeExperts } from '../../src/wire/decode-experts.ts'
 import { readHandoffCounts } from '../../src/wire/counts.ts'
 import { killAll, leftovers, startWorkerProcess, type WorkerProcess } from './processes.ts'
@@ -75,6 +76,22 @@ describe('a request in two legs', () => {
       expect(apart.usage).toMatchObject({ prompt_tokens: count, completion_tokens: 20 })
       expect(apart.kv_transfer_params).toBeNull()
     }
+  })
+
+  it('leaves its decode counts with the decode worker, by its request id, for a gateway to ask for', async () => {
+    const body = { prompt: words(40), max_tokens: 12, ignore_eos: true, request_id: 'asked-for' }
+    const before = readDecoded(await (await fetch(`${decode.url}/eldr/decoded`)).json(), SHAPE)!
+    await bothLegs(body)
+    const after = await (await fetch(`${decode.url}/eldr/decoded?after=${before.last}`)).json()
+    const { last, requests } = readDecoded(after, SHAPE)!
+    expect(last).toBe(before.last + 1)
+    expect(requests).toMatchObject([{ id: 'asked-for', steps: 11 }])
+    const [{ counts }] = requests as [(typeof requests)[0]]
+    for (let layer = 0; layer < SHAPE.layers; layer++) {
+      const own = counts.subarray(layer * SHAPE.experts, (layer + 1) * SHAPE.experts)
+      expect(own.reduce((sum, count) => sum + count, 0)).toBe(SHAPE.topK * 11)
+    }
+    expect((await fetch(`${decode.url}/eldr/decoded?after=x`)).status).toBe(400)
   })
 
   it('is streamed by the decode worker, which applies seed, stop and end of text', async () => {
