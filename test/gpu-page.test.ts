@@ -8,7 +8,10 @@ import { loadProfile } from '../src/cost/profile-file.ts'
 import { type GpuEvidence, gpuPage } from '../src/served/gpu-page.ts'
 import { parsePrediction } from '../src/served/prediction.ts'
 import { readEvidence } from '../src/served/read-evidence.ts'
-import { parseServedResult } from '../src/served/result-file.ts'
+import { signed } from '../src/served/capture-numbers.ts'
+import { changeOf, meanOf, policiesOf } from '../src/served/paired.ts'
+import { completeRuns, parseServedResult } from '../src/served/result-file.ts'
+import { fixed } from '../src/report/numbers.ts'
 import { resultText } from '../src/report/result-text.ts'
 import { profileText, servedProfile } from '../src/served/served-profile.ts'
 import { STEP_FIGURE, stepFigure } from '../src/served/step-section.ts'
@@ -37,6 +40,28 @@ describe('docs/evidence/gpu.md', () => {
     const committed = readdirSync(new URL('profiles/', root)).filter(name => name.startsWith('h200-served-'))
     expect(committed.toSorted()).toEqual(
       evidence.shapes.map(({ served }) => `${served.name}.json`).toSorted(),
+    )
+  })
+
+  it('has the figures of the table in README.md', () => {
+    const served = evidence.results.filter(result => result.kind === 'served')
+    const rows = served
+      .toSorted((a, b) => b.served.decoders - a.served.decoders || a.served.rate - b.served.rate)
+      .map(result => {
+        const runs = completeRuns(result)
+        const batches = policiesOf(runs).map(policy => meanOf(runs, policy, run => run.together.batch))
+        const gain = (policy: string) =>
+          (['p50', 'p99'] as const).flatMap(name => {
+            const change = changeOf(runs, policy, run => run.tpotMs[name])
+            return change === undefined ? [] : [signed(100 * change.mean, 1)]
+          })
+        const cells = ['band', 'eldr', 'union'].map(policy => gain(policy).join(' / '))
+        const batch = `${fixed(Math.min(...batches), 1)}–${fixed(Math.max(...batches), 1)}`
+        return `| ${[result.served.decoders, batch, ...cells].join(' | ')} |`.replaceAll('|  |', '| |')
+      })
+    expect(rows.length).toBeGreaterThan(5)
+    expect(readFileSync(new URL('README.md', root), 'utf8')).toContain(
+      ['|---:|---:|---:|---:|---:|', ...rows].join('\n'),
     )
   })
 

@@ -38,7 +38,7 @@ export function featureSection(results: readonly ResultOf<'features'>[]): string
   ]
 }
 
-/** A note without the log's prefixes, the lines after the error and module names; long numbers are grouped. */
+/** Without the log's prefixes, lines after the error and module names; long numbers are grouped. */
 function readable(note: string): string {
   const [before, line] = note.split(LOG_PREFIX, 2)
   return `${before}${line ?? ''}`

@@ -58,7 +58,7 @@ function notRun(results: readonly ServedResult[]): string[] {
   const missing = Object.entries(SPARE).filter(([name]) => !results.some(result => result.name === name))
   if (results.length === 0 || missing.length === 0) return []
   return [
-    `Steps of the program that were not run: ${missing.map(([, words]) => words).join(', ')}. The runs of the policies and the other captures answer the same questions.`,
+    `Steps of the program that were not run: ${missing.map(([, words]) => words).join(', ')}. The runs of the policies and the other captures cover what they would measure.`,
   ]
 }
 

@@ -1,6 +1,6 @@
 /**
- * Why predictions of docs/evidence/gpu.md missed: a load that was known, steps that are predicted too long, and
- * engines that do not step at one pace.
+ * Why predictions of docs/evidence/gpu.md missed: a load that was known, steps that are predicted too long,
+ * and engines that do not step at one pace.
  */
 import { fixed, percent } from '../report/numbers.ts'
 import { LOAD_BALANCERS } from '../sim/compare.ts'
@@ -115,8 +115,8 @@ export function longSteps(all: readonly Both[], compared: readonly Compared[]): 
 }
 
 /**
- * Where a prediction of p99 missed by more than the served interval: the engines' own steps. In the simulator,
- * engines that take turns on one device have steps of nearly the same length.
+ * Where a prediction of p99 missed by more than the served interval: the engines' own steps. In the
+ * simulator, engines that take turns on one device have steps of nearly the same length.
  */
 export function paces(all: readonly Both[], compared: readonly Compared[]): string[] {
   const missed = compared.filter(

@@ -199,8 +199,8 @@ const captureExact = z.object({
 })
 
 /**
- * Decode steps while prompts generate 64 tokens each, on the speculating server and on a plain one. `experts`:
- * distinct ones per step, summed over the layers.
+ * Decode steps while prompts generate 64 tokens each, on the speculating server and on a plain one.
+ * `experts`: distinct ones per step, summed over the layers.
  */
 const speculation = {
   prompts: z.number().optional(),
