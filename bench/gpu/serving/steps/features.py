@@ -257,7 +257,7 @@ def speculation(bench: Bench) -> tuple[bool, Figures, str]:
 
 def union(server: Server, asked: list[list[int]]) -> Figures:
     """Decode steps that the plugin observed while all prompts generate 64 tokens, and how long that took. Done once
-    before: the first drafts compile kernels."""
+    before, because the first drafts may compile kernels."""
     names = ("eldr_decode_steps_total", "eldr_experts_activated_total")
 
     def generate() -> float:
