@@ -8,12 +8,15 @@ import { loadProfile } from '../src/cost/profile-file.ts'
 import { type GpuEvidence, gpuPage } from '../src/served/gpu-page.ts'
 import { parsePrediction } from '../src/served/prediction.ts'
 import { readEvidence } from '../src/served/read-evidence.ts'
-import { parseServedResult } from '../src/served/result-file.ts'
+import { signed } from '../src/served/capture-numbers.ts'
+import { changeOf, meanOf, policiesOf } from '../src/served/paired.ts'
+import { completeRuns, parseServedResult } from '../src/served/result-file.ts'
+import { fixed } from '../src/report/numbers.ts'
 import { resultText } from '../src/report/result-text.ts'
 import { profileText, servedProfile } from '../src/served/served-profile.ts'
 import { STEP_FIGURE, stepFigure } from '../src/served/step-section.ts'
 import { temporaryFolder } from './trace-support.ts'
-import { envelope, predictionOf, runOf, servedResult, stepsOf } from './served-support.ts'
+import { CONDITIONS, envelope, predictionOf, runOf, servedResult, stepsOf } from './served-support.ts'
 
 const root = new URL('../', import.meta.url)
 const results = new URL('bench/gpu/serving/results/', root)
@@ -37,6 +40,28 @@ describe('docs/evidence/gpu.md', () => {
     const committed = readdirSync(new URL('profiles/', root)).filter(name => name.startsWith('h200-served-'))
     expect(committed.toSorted()).toEqual(
       evidence.shapes.map(({ served }) => `${served.name}.json`).toSorted(),
+    )
+  })
+
+  it('has the figures of the table in README.md', () => {
+    const served = evidence.results.filter(result => result.kind === 'served')
+    const rows = served
+      .toSorted((a, b) => b.served.decoders - a.served.decoders || a.served.rate - b.served.rate)
+      .map(result => {
+        const runs = completeRuns(result)
+        const batches = policiesOf(runs).map(policy => meanOf(runs, policy, run => run.together.batch))
+        const gain = (policy: string) =>
+          (['p50', 'p99'] as const).flatMap(name => {
+            const change = changeOf(runs, policy, run => run.tpotMs[name])
+            return change === undefined ? [] : [signed(100 * change.mean, 1)]
+          })
+        const cells = ['band', 'eldr', 'union'].map(policy => gain(policy).join(' / '))
+        const batch = `${fixed(Math.min(...batches), 1)}–${fixed(Math.max(...batches), 1)}`
+        return `| ${[result.served.decoders, batch, ...cells].join(' | ')} |`.replaceAll('|  |', '| |')
+      })
+    expect(rows.length).toBeGreaterThan(5)
+    expect(readFileSync(new URL('README.md', root), 'utf8')).toContain(
+      ['|---:|---:|---:|---:|---:|', ...rows].join('\n'),
     )
   })
 
@@ -152,27 +177,74 @@ describe('the page of results', () => {
   })
 
   it('shows where the time of capture goes', () => {
-    const timers = (usPerRequest: number) => [
-      { promptTokens: 128, functions: { 'EldrConnector.build_connector_worker_meta': { usPerRequest } } },
-    ]
+    const timers = (sumsUs: number, steps: number) => ({
+      promptTokens: 128 * steps,
+      functions: {
+        'EldrConnector.build_connector_meta': { usPerRequest: 3 * steps, callsPerRequest: steps },
+        'EldrConnector.build_connector_worker_meta': { usPerRequest: sumsUs },
+        'EldrConnector.get_kv_connector_stats': { usPerRequest: 4 * steps, callsPerRequest: 2 * steps },
+      },
+    })
+    const cost = { cells: [], timers: [timers(161, 8), timers(161, 300)] }
     const page = pageOf([
-      envelope('capture-profile', 'capture-profile', { captureProfile: { timers: timers(487.4) } }),
-      envelope('capture-cost', 'capture-cost', { captureCost: { cells: [], timers: timers(161) } }),
+      envelope('capture-profile', 'capture-profile', { captureProfile: { timers: [timers(487.4, 8)] } }),
+      envelope('capture-cost', 'capture-cost', { captureCost: cost }),
     ])
-    expect(page).toContain('| after the forward pass: launch the sums | 487 | 161 |')
-    expect(page).toContain('| before the forward pass | · | · |')
+    expect(page).toContain(
+      '| worker, every step: after the forward pass, launch the sums | 487 | 161 | 161 |',
+    )
+    expect(page).toContain('| worker, every step: before the forward pass | · | · | · |')
+    expect(page).toContain('| both, every step: asked for metrics | 32 | 32 | 1,200 |')
+    expect(page).toContain('| total | 543 | 217 | 2,261 |')
+    expect(page).toContain('| steps per request | 8 | 8 | 300 |')
+    expect(page).toContain('One such step costs the plugin about 7 µs.')
   })
 
   it('says at what pace the engines ran where a prediction missed', () => {
-    expect(predicted(-0.2)).not.toContain('common pace')
+    expect(predicted(-0.2)).not.toContain('fullest engine')
     const steps = { ms: [8, 9], batch: [25, 38], experts: [57, 59], worker: [0, 1] }
     const { served, ...result } = servedResult({ prediction: { file: 'predicted.json', sha256: 'abc' } })
     const { runs, ...rest } = served as { runs: object[] }
     const page = pageOf([{ ...result, served: { ...rest, runs: runs.map(run => ({ ...run, steps })) } }], {
       predictions: new Map([['predicted.json', prediction(-0.2)]]),
     })
-    expect(page).toContain('the fullest engine (batch 38, 9.00 ms at the median')
-    expect(page).toContain('the emptiest (batch 25, 8.00 ms at the median')
+    expect(page).toContain('the fullest engine had batch 38, 9.00 ms at the median')
+    expect(page).toContain('the emptiest batch 25, 8.00 ms at the median')
+  })
+
+  it('connects gains that are predicted too small with steps that are predicted too long', () => {
+    const page = predicted(-0.07)
+    expect(page).toMatch(/every gain at the median is predicted too small, by 3\.0 to 3\.0 points/)
+    expect(page).toContain('batches are larger (11.0 predicted, 10.0 served under jsq)')
+    expect(predicted(-0.12)).not.toContain('predicted too small')
+  })
+
+  it('counts without a load whose result was known before', () => {
+    const served = { prediction: { file: 'predicted.json', sha256: 'abc' } }
+    const later = { ...servedResult(served), name: 'served-k4-b10-again' }
+    const conditions = {
+      ...(later as unknown as { conditions: object }).conditions,
+      date: '2026-01-03T00:00:00Z',
+    }
+    const page = pageOf([servedResult(served), { ...later, conditions }], {
+      predictions: new Map([['predicted.json', prediction(-0.12)]]),
+    })
+    expect(page).toContain('**4 of 4 changes of TPOT')
+    expect(page).toContain(
+      '“4 engines, 17/s, again” repeats a load whose result was known for eldr when it was predicted. Without it: **2 of 2**.',
+    )
+    expect(predicted(-0.12)).not.toContain('repeats a load')
+  })
+
+  it('says what local changes are, and names the files if they were recorded', () => {
+    const changed = (more: object) => ({
+      ...servedResult(),
+      conditions: { ...CONDITIONS, modified: true, ...more },
+    })
+    expect(pageOf([changed({})])).toContain('Which files differed was not recorded')
+    const named = pageOf([changed({ changed: ['src/cost/profile.ts'] })])
+    expect(named).toContain('with local changes (`src/cost/profile.ts`)')
+    expect(named).not.toContain('was not recorded')
   })
 
   it('refuses a prediction that was changed afterwards, or is missing', () => {
@@ -249,10 +321,13 @@ describe('the page of results', () => {
     )
     expect(pageWith(cell(2048, 0.1, 0.2, 0.3))).toContain('| 0.3: met |')
     expect(pageWith(cell(2048, 0.1, 0.2, 0.4))).toContain('| 0.3: met at the median |')
-    expect(pageWith(cell(2048, 0.2, 0.4, 0.5))).toContain('| 0.3: not decided |')
+    expect(pageWith(cell(2048, 0.2, 0.4, 0.5))).toContain('| 0.3: not met at the median |')
     expect(pageWith(cell(2048, 0.4, 0.5, 0.6))).toContain('| 0.3: missed |')
+    expect(pageWith(cell(2048, -0.2, 0.4, 0.5))).toContain(
+      '**The target of 0.3 ms with 6 × 64: undecided at 2,048 tokens.**',
+    )
     expect(pageWith(cell(512, 0.4, 0.5, 0.6))).toContain(
-      '16 requests of 512 tokens at once, run 1: 92.5 requests per second with the plugin, 94.1 without.',
+      '16 requests of 512 tokens at once, tiny6-wide, run 1: 92.5 requests per second with the plugin, 94.1 without (−2\u00a0%). No loss of throughput can be told',
     )
   })
 
@@ -279,6 +354,72 @@ describe('the page of results', () => {
     expect(page).toContain(
       'in 40 of 40. On the first, cold pass: 36 of 40. 0 signatures rejected. 1 ticket left.',
     )
-    expect(page).toContain('| prefix caching | run | vLLM 0.26.0 | Counts stay exact. |')
+    expect(page).toContain('| prefix caching | run | Counts stay exact. |')
+  })
+
+  it('has transfers in one table, what drafts do to a step, and notes without the prefixes of a log', () => {
+    const transfer = (tokens: number, transferMs: number) => ({
+      feature: `KV transfer: NIXL alone, ${tokens} tokens`,
+      verdict: 'run',
+      note: `A transfer of ${tokens} tokens`,
+      figures: { transferMs },
+    })
+    const drafts = {
+      prompts: 14,
+      observedSteps: 20,
+      expertsPerStepAllLayers: 300,
+      plainObservedSteps: 60,
+      plainExpertsPerStepAllLayers: 250,
+      drafted: 1200,
+      accepted: 900,
+    }
+    const pageWith = (figures: object) =>
+      pageOf([
+        envelope('features', 'features', {
+          features: [
+            transfer(128, 1.5),
+            transfer(2048, 13.8),
+            { feature: 'drafts', verdict: 'run', note: '5 of 189888 choices.', figures },
+            {
+              feature: 'ranks',
+              verdict: 'failed',
+              note: 'The server did not start: ERROR 11-16 17:41:56 [multiproc_executor.py:901] a.b.SomeError: rank 1. INFO 11-16 17:41:56 [multiproc_executor.py:429] shutdown',
+            },
+          ],
+        }),
+      ])
+    const page = pageWith(drafts)
+    expect(page).toContain('| connectors | 128 tokens | 2,048 tokens |')
+    expect(page).toContain('| NIXL alone | 1.50 | 13.80 |')
+    expect(page).toContain('| ranks | failed | The server did not start: SomeError: rank 1. |')
+    expect(page).toContain('| drafts | run | 5 of 189,888 choices. |')
+    expect(page).toMatch(
+      /\| drafts \| 900 of 1,200 \| 300 \/ 250 \(\+20\s%\) \| 20 \/ 60 \| 6,000 \/ 15,000 \(−60\s%\) \|/,
+    )
+    expect(page).toContain('Times are left out')
+    const timed = pageWith({ ...drafts, warmSeconds64Tokens: 0.1, plainWarmSeconds64Tokens: 0.2 })
+    expect(timed).toContain('| 0.10 / 0.20 |')
+    expect(timed).not.toContain('Times are left out')
+  })
+
+  it('explains a slope that means more than the nominal bandwidth', () => {
+    const page = (perExpert: number) =>
+      pageOf([
+        servedResult({
+          runs: [0, 1, 2].flatMap(round =>
+            ['jsq', 'eldr'].map((policy, at) => {
+              const mean = 36 + 2 * round + 3 * at
+              const experts = [mean - 1, mean + 1]
+              const ms = experts.map(own => 2 + perExpert * own)
+              return {
+                ...runOf(policy, round, 2 + perExpert * mean, mean),
+                steps: { ms, experts, batch: experts },
+              }
+            }),
+          ),
+        }),
+      ])
+    expect(page(0.23)).toContain('The nominal bandwidth of an H200 is 4.8 TB/s.')
+    expect(page(0.25)).not.toContain('nominal bandwidth')
   })
 })

@@ -21,6 +21,7 @@ from . import binding, log, placement, start
 from .config import config_of
 from .handoff import HandOffs, decode_batch
 from .messages import EMPTY_STEP, StepCounts, StepMeta
+from .metrics import Tally
 from .stats import EldrPromMetrics, EldrStats
 from .worker import Worker
 
@@ -183,11 +184,16 @@ class EldrConnector(KVConnectorBase_V1, SupportsHMA):
 
     # ---- metrics ---------------------------------------------------------------------------------
 
-    @guarded()
     def get_kv_connector_stats(self) -> EldrStats | None:
-        if self._worker is None or self._worker.tally is None:
+        """vLLM calls it twice per step, in the scheduler and in the worker, also in the many steps without tokens: if
+        there is nothing to report, it returns before anything else."""
+        if self._worker is None or self._worker.tally is None or self._worker.tally.is_empty:
             return None
-        data = self._worker.tally.take()
+        return self._stats(self._worker.tally)
+
+    @guarded()
+    def _stats(self, tally: Tally) -> EldrStats | None:
+        data = tally.take()
         return None if data is None else EldrStats(data)
 
     @classmethod

@@ -36,6 +36,11 @@ class Tally:
         """distinct: a Fetched of [layers, 2], active and read."""
         self._pending.append((batch, distinct))
 
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is observed or waits for the device."""
+        return not (self._pending or self._steps or self._once)
+
     def take(self) -> dict[str, Any] | None:
         """Plain data; None if there is nothing new."""
         while self._pending and self._pending[0][1].ready():

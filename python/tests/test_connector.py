@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from eldr_vllm.messages import EMPTY_STEP, StepCounts, StepMeta
+from eldr_vllm.metrics import Tally
 from eldr_vllm.store import End
 from eldr_vllm.worker import Worker
 
@@ -211,3 +212,20 @@ def test_too_many_experts_for_the_store_are_rejected(monkeypatch: pytest.MonkeyP
     assert scheduler(monkeypatch, config)._hand_offs.off is None
     config.model_config.get_num_experts = lambda: 32768
     assert scheduler(monkeypatch, config)._hand_offs.off == "tiny: 32768 experts; the store holds ids of at most 32767"
+
+
+def test_metrics_of_a_worker_are_reported_once_and_a_failure_turns_capture_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = fake_vllm.install(monkeypatch, "0.32.0")
+    connector = module.EldrConnector(vllm_config(), Role.WORKER, kv_cache_config(FullAttentionSpec()))
+    assert connector.get_kv_connector_stats() is None
+    failures: list[str] = []
+    capture: Any = SimpleNamespace(off=None, store=None, fail=lambda where, error: failures.append(f"{where}: {error}"))
+    tally = Tally([0])
+    connector._worker = Worker(0, [0], capture, None, tally)
+    assert connector.get_kv_connector_stats() is None
+    tally.once("store_bytes", 100)
+    assert connector.get_kv_connector_stats().data["once"] == {"store_bytes": 100}
+    assert connector.get_kv_connector_stats() is None
+    tally.add(1, None)  # a broken result of the device
+    assert connector.get_kv_connector_stats() is None
+    assert failures == ["_stats: 'NoneType' object has no attribute 'ready'"]

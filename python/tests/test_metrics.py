@@ -21,6 +21,7 @@ class Fetched:
 
 def test_sums_are_reported_once_and_as_plain_data() -> None:
     tally = Tally([3, 7])
+    assert tally.is_empty
     assert tally.take() is None
     tally.once("store_bytes", 100)
     tally.add(2, Fetched([5, 6]))
@@ -39,8 +40,10 @@ def test_steps_not_finished_by_the_device_go_into_the_next_report() -> None:
     tally.add(1, late)
     assert (tally.take() or {})["active"] == {"0": 4}
     assert tally.take() is None
+    assert not tally.is_empty
     late.is_ready = True
     assert (tally.take() or {})["active"] == {"0": 9}
+    assert tally.is_empty
 
 
 def test_a_lagging_device_drops_old_steps_and_does_not_grow_memory() -> None:

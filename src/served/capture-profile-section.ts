@@ -1,54 +1,100 @@
 /** Section of docs/evidence/gpu.md on where the time of capture goes. */
 import { markdownTable } from '../report/markdown-table.ts'
-import { whole } from '../report/numbers.ts'
+import { fixed, whole } from '../report/numbers.ts'
 import type { ResultOf } from './result-file.ts'
 
-/** What the plugin does around a step on the host; callers include the functions they call. */
-const FUNCTIONS = {
-  'EldrConnector.build_connector_meta': 'scheduler: blocks and ends of prompts',
-  'EldrConnector.bind_connector_metadata': 'before the forward pass',
-  'Capture._record': 'in the last layer: store the ids (in the CUDA graph of small steps)',
-  'EldrConnector.build_connector_worker_meta': 'after the forward pass: launch the sums',
-  'EldrConnector.update_connector_output': 'scheduler: wait for the sums, write the hand-off',
-} as const
+type Timers = ResultOf<'capture-cost'>['captureCost']['timers']
+type Functions = Timers[number]['functions']
 
-/** The profile is that of an earlier plugin; the cost, of the present one, has the same timers. */
+const connector = (...names: string[]) => names.map(name => `EldrConnector.${name}`)
+/** Called once per step, so its calls are the steps. */
+const STEP = 'EldrConnector.build_connector_meta'
+
+/** What the plugin does around a step on the host. The functions of a row include those that they call. */
+const ROWS: readonly (readonly [string, readonly string[]])[] = [
+  [
+    'scheduler: a request arrives, gets its blocks, ends',
+    connector(
+      'on_new_request',
+      'get_num_new_matched_tokens',
+      'update_state_after_alloc',
+      'request_finished_all_groups',
+    ),
+  ],
+  ['scheduler, every step: blocks and ends of prompts', [STEP]],
+  ['worker, every step: before the forward pass', connector('bind_connector_metadata')],
+  ['worker, last layer: store the ids (in the CUDA graph of small steps)', ['Capture._record']],
+  [
+    'worker, every step: after the forward pass, launch the sums',
+    connector('wait_for_save', 'build_connector_worker_meta'),
+  ],
+  ['both, every step: asked for metrics', connector('get_kv_connector_stats')],
+  ['scheduler: wait for the sums, write the hand-off', connector('update_connector_output')],
+]
+
+/** The profile is that of an earlier plugin; the cost, of later ones, has the same timers. */
 export function captureProfileSection(
   profiles: readonly ResultOf<'capture-profile'>[],
   costs: readonly ResultOf<'capture-cost'>[],
 ): string[] {
-  const columns = [
-    ...profiles.map(({ conditions, model, captureProfile }) => ({
-      conditions,
-      model,
-      timers: captureProfile.timers,
-    })),
-    ...costs.map(({ conditions, model, captureCost }) => ({
-      conditions,
-      model,
-      timers: captureCost.timers,
-    })),
-  ].flatMap(({ conditions, model, timers }) =>
+  const timed = [
+    ...profiles.map(({ captureProfile, ...result }) => ({ ...result, timers: captureProfile.timers })),
+    ...costs.map(({ captureCost, ...result }) => ({ ...result, timers: captureCost.timers })),
+  ]
+  const columns = timed.flatMap(({ conditions, model, timers }) =>
     timers.map(({ promptTokens, functions }) => ({
       head: `${model.name}, ${conditions.commit.slice(0, 7)}: ${whole(promptTokens)} tokens`,
       functions,
     })),
   )
   if (columns.length === 0) return []
+  const row = (words: string, of: (functions: Functions) => string) => [
+    words,
+    ...columns.map(({ functions }) => of(functions)),
+  ]
   return [
     '### Where it goes',
-    'Host time per request in µs, by commit. Most of it passes while the device works. It includes the steps without tokens that an engine takes until the blocks of a hand-off have been read: some 10 µs each, and more of them the longer that takes.',
-    markdownTable(
-      ['on the host', ...columns.map(({ head }) => head)],
-      1,
-      Object.entries(FUNCTIONS).map(([name, words]) => [
-        words,
-        ...columns.map(({ functions }) => {
-          const found = functions[name]
-          return found === undefined ? '·' : whole(found.usPerRequest)
-        }),
-      ]),
-    ),
-    'The profile of the earlier plugin led to the present one: kernels read and write pinned memory and are launched directly, computed blocks are not cleared first, and the device writes counts as they are sent.',
+    `Host time of the plugin per request in µs, by commit; the timers themselves are included. Much of it is not part of the prefill leg: it passes while the device works, or after the response. After the response an engine takes steps without tokens until the decode engine has read the blocks; a longer read means more of them.${emptySteps(timed.map(({ timers }) => timers))}`,
+    markdownTable(['on the host', ...columns.map(({ head }) => head)], 1, [
+      ...ROWS.map(([words, names]) => row(words, functions => shown(usOf(functions, names)))),
+      row('total', functions => shown(totalOf(functions))),
+      row('steps per request', functions => fixed(functions[STEP]?.callsPerRequest, 0)),
+    ]),
+    'The profile of the earliest plugin led to the later ones: kernels read and write pinned memory and are launched directly, computed blocks are not cleared first, and the device writes counts as they are sent. Since the last of these runs, a call for metrics that has nothing to report returns at once.',
   ]
+}
+
+const shown = (us: number | undefined): string => (us === undefined ? '·' : whole(us))
+
+function usOf(functions: Functions, names: readonly string[]): number | undefined {
+  const found = names.flatMap(name => functions[name]?.usPerRequest ?? [])
+  return found.length === 0 ? undefined : found.reduce((a, b) => a + b, 0)
+}
+
+const totalOf = (functions: Functions): number | undefined =>
+  usOf(
+    functions,
+    ROWS.flatMap(([, names]) => names),
+  )
+
+/**
+ * What a step without tokens costs: the slope of the total over the steps, between the prompts with the most
+ * and the fewest of them. A request has one other step, and its cost varies little.
+ */
+function emptySteps(all: readonly Timers[]): string {
+  const costs = all.flatMap(timers => {
+    const points = timers
+      .map(({ functions }) => ({
+        steps: functions[STEP]?.callsPerRequest ?? NaN,
+        us: (totalOf(functions) ?? NaN) - (functions['Capture._record']?.usPerRequest ?? 0),
+      }))
+      .toSorted((a, b) => a.steps - b.steps)
+    const [fewest, most] = [points[0], points.at(-1)]
+    const cost = most && fewest ? (most.us - fewest.us) / (most.steps - fewest.steps) : NaN
+    return Number.isFinite(cost) ? [cost] : []
+  })
+  if (costs.length === 0) return ''
+  const [low, high] = [Math.min(...costs), Math.max(...costs)]
+  const range = whole(low) === whole(high) ? whole(low) : `${whole(low)} to ${whole(high)}`
+  return ` One such step costs the plugin about ${range} µs.`
 }

@@ -5,7 +5,7 @@
 import { fixed, many } from '../report/numbers.ts'
 import { captureCostSection, captureExactSection } from './capture-section.ts'
 import { captureProfileSection } from './capture-profile-section.ts'
-import { markdownTable } from '../report/markdown-table.ts'
+import { featureSection } from './feature-section.ts'
 import { LOAD_BALANCERS } from '../sim/compare.ts'
 import { changeOf, policiesOf } from './paired.ts'
 import { change, loadInWords, policySection, type ServedExperiment } from './policy-section.ts'
@@ -41,9 +41,25 @@ export function gpuPage({ results, predictions, predictedWith, shapes }: GpuEvid
     ...captureExactSection(of('capture-exact')),
     ...featureSection(of('features')),
     '## Repeat it',
-    'One Hopper GPU, Linux and Python: `bench/gpu/serving` is the program, and its README has the commands. Its results go to `bench/gpu/serving/results`, and `npm run build && npm run docs` writes this page and its figure from them.',
+    'One Hopper GPU, Linux and Python: `bench/gpu/serving` is the program, and its README has the commands. `npm run build && npm run docs` writes this page and its figure from `bench/gpu/serving/results`.',
+    ...notRun(results),
   ]
   return `${blocks.join('\n\n')}\n`
+}
+
+/** Steps of the program that no section needs, unless they were run. */
+const SPARE = {
+  'profile-wide-k2': '`profile --engines 2`',
+  'profile-wide-k4': '`profile --engines 4`',
+  'capture-more': '`capture --set more`',
+}
+
+function notRun(results: readonly ServedResult[]): string[] {
+  const missing = Object.entries(SPARE).filter(([name]) => !results.some(result => result.name === name))
+  if (results.length === 0 || missing.length === 0) return []
+  return [
+    `Steps of the program that were not run: ${missing.map(([, words]) => words).join(', ')}. The runs of the policies and the other captures cover what they would measure.`,
+  ]
 }
 
 function intro(results: readonly ServedResult[], served: readonly ServedExperiment[]): string[] {
@@ -72,7 +88,7 @@ function intro(results: readonly ServedResult[], served: readonly ServedExperime
 function conditionsSection(results: readonly ServedResult[]): string[] {
   const sets = new Map<string, ServedResult[]>()
   for (const result of results) {
-    const { date, commit: _, modified: __, ...rest } = result.conditions
+    const { date, commit: _, modified: __, changed: ___, ...rest } = result.conditions
     const key = JSON.stringify([date.slice(0, 10), rest])
     sets.set(key, [...(sets.get(key) ?? []), result])
   }
@@ -87,6 +103,24 @@ function conditionsSection(results: readonly ServedResult[]): string[] {
         `- **ELDR**: ${commits(set)}`,
       ].join('\n'),
     ),
+    ...conditionNotes(results),
+  ]
+}
+
+function conditionNotes(results: readonly ServedResult[]): string[] {
+  const all = results.map(({ conditions }) => conditions)
+  const copies = [...new Set(all.flatMap(({ copyBandwidthGBs }) => copyBandwidthGBs ?? []))]
+  return [
+    ...(all.some(({ modified, changed }) => modified === true && changed === undefined)
+      ? [
+          '*With local changes*: the check covered all of `bench`, `python` and `src`. The machine gets a copy of the repository without earlier results and some other folders, and files that are missing there count as changes. Which files differed was not recorded; the program now checks only code and names the files.',
+        ]
+      : []),
+    ...(copies.length < 2
+      ? []
+      : [
+          `The copy was timed once on each visit to the machine, and ${copies.map(copy => `${fixed(copy, 0)} GB/s`).join(' and ')} differ more than the memory does: engines of the visit with the lower figure read weights faster than that. Take it as a lower bound. No other figure here uses it; the program now takes the best of five.`,
+        ]),
   ]
 }
 
@@ -96,8 +130,9 @@ const names = (results: readonly ServedResult[]): string =>
 function commits(results: readonly ServedResult[]): string {
   const sets = new Map<string, ServedResult[]>()
   for (const result of results) {
-    const { commit, modified } = result.conditions
-    const words = `commit ${commit.slice(0, 12)}${modified === true ? ' with local changes' : ''}`
+    const { commit, modified, changed } = result.conditions
+    const files = changed === undefined ? '' : ` (${changed.map(file => `\`${file}\``).join(', ')})`
+    const words = `commit ${commit.slice(0, 12)}${modified === true ? ` with local changes${files}` : ''}`
     sets.set(words, [...(sets.get(words) ?? []), result])
   }
   if (sets.size === 1) return [...sets.keys()][0]!
@@ -136,17 +171,4 @@ function modelSection(results: readonly ServedResult[]): string[] {
       '- **Several engines share one GPU**: each slows the others, so a time per token is nearly the sum of their steps. On GPUs of their own they would be faster and the host’s share larger.',
     ].join('\n'),
   ]
-}
-
-function featureSection(results: readonly ResultOf<'features'>[]): string[] {
-  const rows = results.flatMap(({ features, conditions }) =>
-    features.map(({ feature, verdict, note, figures }) => [
-      feature,
-      verdict,
-      `vLLM ${conditions.versions.vllm}`,
-      figures?.stepMs === undefined ? note : `${note} A step takes ${fixed(figures.stepMs.p50, 2)} ms.`,
-    ]),
-  )
-  if (rows.length === 0) return []
-  return ['## What was run', markdownTable(['feature', 'verdict', 'engine', 'note'], 4, rows)]
 }

@@ -6,17 +6,24 @@ import type { CostProfile } from '../cost/profile.ts'
 import { cellText } from '../report/exhibit-cells.ts'
 import { markdownTable } from '../report/markdown-table.ts'
 import { fixed, percent } from '../report/numbers.ts'
-import { LOAD_BALANCERS } from '../sim/compare.ts'
-import type { Interval } from '../sim/confidence.ts'
 import { BASE, changeOf, meanOf, policiesOf } from './paired.ts'
 import { change, shortLoad, type ServedExperiment } from './policy-section.ts'
+import {
+  type Both,
+  type Compared,
+  gainsOf,
+  knownPolicies,
+  longSteps,
+  MEDIAN,
+  type OfCompared,
+  paces,
+  repeated,
+  type Simulated,
+  TAIL,
+  TOLERANCE_POINTS,
+} from './prediction-misses.ts'
 import { type PredictedRun, type Prediction, predictedRuns } from './prediction.ts'
 import { completeRuns, type ServedRun } from './result-file.ts'
-import { quantile } from './step-fit.ts'
-import { type EnginePace, enginePaces } from './engine-paces.ts'
-
-/** How far the simulated change may be from the served one, in points. */
-const TOLERANCE_POINTS = 3
 
 export interface HashedPrediction {
   readonly prediction: Prediction
@@ -35,36 +42,14 @@ export interface SimulationEvidence {
   readonly present?: CostProfile
 }
 
-/** An experiment as served and as simulated. */
-interface Both {
-  readonly load: string
-  readonly runs: readonly ServedRun[]
-  readonly before: readonly PredictedRun[]
-  /** Empty if it was not simulated afterwards. */
-  readonly after: readonly PredictedRun[]
-}
-
-interface Compared {
-  readonly load: string
-  readonly policy: string
-  readonly measure: string
-  readonly isTpot: boolean
-  readonly served: Interval
-  readonly before: Simulated
-  readonly after?: Simulated
-}
-
-interface Simulated {
-  readonly change: Interval
-  /** Simulated minus served. */
-  readonly points: number
-}
-
 export function predictionSection(
   experiments: readonly ServedExperiment[],
   evidence: SimulationEvidence,
 ): string[] {
-  const all = experiments.map(experiment => bothOf(experiment, evidence.predictions))
+  const all = experiments.map(experiment => ({
+    ...bothOf(experiment, evidence.predictions),
+    known: knownPolicies(experiment, experiments),
+  }))
   const first = all.filter(({ after }) => after.length > 0)
   const later = all.filter(({ after }) => after.length === 0)
   const [firstCompared, laterCompared] = [first.flatMap(comparedIn), later.flatMap(comparedIn)]
@@ -75,7 +60,8 @@ export function predictionSection(
     ...(laterCompared.length === 0
       ? []
       : [
-          verdict(laterCompared, one => one.before),
+          [verdict(laterCompared, one => one.before), ...repeated(later, laterCompared)].join(' '),
+          ...longSteps(later, laterCompared),
           ...paces(later, laterCompared),
           changeTable(laterCompared),
           ...absolute(later),
@@ -120,44 +106,14 @@ const points = (value: number): string => cellText({ value, digits: 1, signed: t
 const simulatedCells = (one: Simulated | undefined): string[] =>
   one === undefined ? ['·', '·'] : [change(one.change), points(one.points)]
 
-function verdict(compared: readonly Compared[], of: (one: Compared) => Simulated | undefined): string {
-  const gains = compared.flatMap(one => {
-    const simulated = of(one)
-    const counts = one.isTpot && !LOAD_BALANCERS.includes(one.policy) && simulated !== undefined
-    return counts ? [{ ...one, points: simulated.points }] : []
-  })
+function verdict(compared: readonly Compared[], of: OfCompared): string {
+  const gains = gainsOf(compared, of)
   if (gains.length === 0) return ''
   const missed = gains.filter(one => Math.abs(one.points) > TOLERANCE_POINTS)
   const unclear = missed.filter(({ served, points }) => Math.abs(points) <= 100 * (served.half || 0)).length
   const within = gains.length - missed.length
   const widest = gains.reduce((a, b) => (Math.abs(b.points) > Math.abs(a.points) ? b : a))
-  return `**${within} of ${gains.length} changes of TPOT are within ${TOLERANCE_POINTS} points of the served ones**; the largest difference is ${points(widest.points)} (${widest.policy}, ${widest.measure}, ${widest.load}).${unclear === 0 ? '' : ` In ${unclear} of the other ${missed.length} the simulated change is within the served interval.`}`
-}
-
-/**
- * Where a prediction of p99 missed: the engines' own steps. In the simulator, engines that take turns on one
- * device have steps of nearly the same length.
- */
-function paces(all: readonly Both[], compared: readonly Compared[]): string[] {
-  const [found] = compared
-    .filter(
-      ({ before, isTpot, policy, served }) =>
-        isTpot &&
-        !LOAD_BALANCERS.includes(policy) &&
-        Math.abs(before.points) > Math.max(TOLERANCE_POINTS, 100 * (served.half || 0)),
-    )
-    .flatMap(missed => {
-      const { runs } = all.find(({ load }) => load === missed.load)!
-      const paces = enginePaces(runs.filter(({ policy }) => policy === missed.policy))
-      return quantile(paces.fullest.ms, 0.5) > quantile(paces.emptiest.ms, 0.5) ? [{ missed, ...paces }] : []
-    })
-  if (found === undefined) return []
-  const { missed, fullest, emptiest } = found
-  const words = ({ batch, ms }: EnginePace) =>
-    `batch ${fixed(batch, 0)}, ${fixed(quantile(ms, 0.5), 2)} ms at the median and ${fixed(quantile(ms, 0.9), 2)} at p90`
-  return [
-    `The assumption that fails is that of a common pace. Under ${missed.policy} with ${missed.load}, the steps of the fullest engine (${words(fullest)}) take longer than those of the emptiest (${words(emptiest)}), and p99 is that of the fullest; simulated engines that take turns on one device have steps of nearly the same length.`,
-  ]
+  return `**${within} of ${gains.length} changes of TPOT are within ${TOLERANCE_POINTS} points of the served ones**; the largest difference is ${points(widest.points)} (${widest.policy}, ${widest.measure}, ${widest.load}).${unclear === 0 ? '' : ` In ${unclear === missed.length ? `the other ${unclear}` : `${unclear} of the other ${missed.length}`} the simulated change is within the served interval.`}`
 }
 
 /** What was wrong with the profile of the predictions, and what was not used to correct it. */
@@ -178,8 +134,8 @@ function meanFactor(factors: readonly number[]): number {
 }
 
 const MEASURES: readonly (readonly [string, (run: PredictedRun | ServedRun) => number])[] = [
-  ['TPOT p50', run => run.tpotMs.p50],
-  ['TPOT p99', run => run.tpotMs.p99],
+  [MEDIAN, run => run.tpotMs.p50],
+  [TAIL, run => run.tpotMs.p99],
   ['experts per step', run => run.together.experts],
 ]
 
@@ -203,7 +159,7 @@ function comparedIn({ load, runs, before, after }: Both): Compared[] {
 }
 
 /** The hash in the result shows that the prediction was there when the policies ran. */
-function bothOf(experiment: ServedExperiment, predictions: Predictions): Both {
+function bothOf(experiment: ServedExperiment, predictions: Predictions): Omit<Both, 'known'> {
   const { name, served } = experiment
   const [load, runs] = [shortLoad(experiment), completeRuns(experiment)]
   if (served.prediction === undefined) return { load, runs, before: [], after: [] }

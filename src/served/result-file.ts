@@ -20,6 +20,8 @@ const conditions = z.object({
   date: z.iso.datetime(),
   commit: z.string().regex(/^[0-9a-f]{40}$/),
   modified: z.boolean().optional(),
+  /** Code that differed from the commit; some results only say that something did. */
+  changed: z.array(z.string()).optional(),
   gpu: z.object({
     name: z.string(),
     driver: z.string(),
@@ -129,7 +131,10 @@ const added = z.object({ median: z.object({ median: z.number(), low: z.number(),
 const timers = z.array(
   z.object({
     promptTokens: z.number(),
-    functions: z.record(z.string(), z.object({ usPerRequest: z.number() })),
+    functions: z.record(
+      z.string(),
+      z.object({ usPerRequest: z.number(), callsPerRequest: z.number().optional() }),
+    ),
   }),
 )
 
@@ -193,13 +198,37 @@ const captureExact = z.object({
     .optional(),
 })
 
+/**
+ * Decode steps while prompts generate 64 tokens each, on the speculating server and on a plain one.
+ * `experts`: distinct ones per step, summed over the layers.
+ */
+const speculation = {
+  prompts: z.number().optional(),
+  observedSteps: z.number().optional(),
+  expertsPerStepAllLayers: z.number().optional(),
+  plainObservedSteps: z.number().optional(),
+  plainExpertsPerStepAllLayers: z.number().optional(),
+  /** After a first pass; results from before it have no times that can be compared. */
+  warmSeconds64Tokens: z.number().optional(),
+  plainWarmSeconds64Tokens: z.number().optional(),
+  drafted: z.number().optional(),
+  accepted: z.number().optional(),
+}
+
 const features = z.array(
   z.object({
     feature: z.string(),
     verdict: z.enum(['run', 'refused', 'failed', 'not run']),
     note: z.string(),
-    /** Of decode steps, if they were timed. */
-    figures: z.object({ stepMs: quantiles.optional() }).optional(),
+    figures: z
+      .object({
+        /** Of decode steps, if they were timed. */
+        stepMs: quantiles.optional(),
+        /** Of a KV transfer, mean. */
+        transferMs: z.number().optional(),
+        ...speculation,
+      })
+      .optional(),
   }),
 )
 

@@ -39,9 +39,9 @@ export function stepSection(results: readonly ServedResult[], alone?: CostProfil
     markdownTable(
       ['engines on the GPU', 'points', 'ms per expert', 'ms at 0 experts', 'knee', 'r²', 'bandwidth TB/s'],
       1,
-      groups.map(({ label, engines, model, fit }) => {
+      groups.map(group => {
+        const { label, engines, fit } = group
         const { slope, slopeError, intercept, knee, r2, count } = fit
-        const bytes = engines * model.layers * (model.bytesPerExpert ?? NaN)
         return [
           label,
           many(count, engines === 1 ? 'step' : 'run'),
@@ -49,12 +49,28 @@ export function stepSection(results: readonly ServedResult[], alone?: CostProfil
           fixed(intercept, 2),
           knee === undefined ? 'none' : `${fixed(knee.x, 0)} experts, ${fixed(knee.level, 2)} ms`,
           fixed(r2, 2),
-          fixed(bytes / (slope * 1e-3) / 1e12, 2),
+          fixed(bandwidthOf(group), 2),
         ]
       }),
     ),
+    ...aboveNominal(groups, results),
     ...groups.flatMap(sharingInWords),
-    ...groups.flatMap(group => sumInWords(group, alone)),
+    ...sumsInWords(groups, alone),
+  ]
+}
+
+/** TB/s, from the vendor's data sheet. */
+const NOMINAL: readonly (readonly [string, number])[] = [['H200', 4.8]]
+
+const bandwidthOf = ({ engines, model, fit }: StepGroup): number =>
+  (engines * model.layers * (model.bytesPerExpert ?? NaN)) / (fit.slope * 1e-3) / 1e12
+
+function aboveNominal(groups: readonly StepGroup[], results: readonly ServedResult[]): string[] {
+  const shared = groups.filter(({ engines }) => engines > 1)
+  const found = NOMINAL.find(([name]) => results[0]?.conditions.gpu.name.includes(name))
+  if (found === undefined || !shared.some(group => bandwidthOf(group) > 0.99 * found[1])) return []
+  return [
+    `The nominal bandwidth of an ${found[0]} is ${fixed(found[1], 1)} TB/s. The figures of several engines reach or exceed it, so they are not bandwidths that the memory reached: they are the slope between runs of different load. The likely reason is that the other part of a step shrinks as experts increase (fuller engines leave the device idle less often), which makes the slope too small.`,
   ]
 }
 
@@ -74,23 +90,31 @@ function sharingInWords({ engines, fit, own }: StepGroup): string[] {
 }
 
 /** Whether the device parts of the engines add up to the step of all. */
-function sumInWords({ engines, fit }: StepGroup, alone: CostProfile | undefined): string[] {
-  if (engines === 1 || alone === undefined) return []
+function sumsInWords(groups: readonly StepGroup[], alone: CostProfile | undefined): string[] {
+  const shared = groups.filter(({ engines }) => engines > 1)
+  if (shared.length === 0 || alone === undefined) return []
   const { baseUs, perActiveExpertUs } = alone.decode
-  const slope = (engines * alone.shape.layers * perActiveExpertUs) / 1000
-  const base = (engines * baseUs) / 1000
+  const sums = shared.map(({ engines, fit }) => {
+    const slope = (engines * alone.shape.layers * perActiveExpertUs) / 1000
+    const base = (engines * baseUs) / 1000
+    return { engines, fit, slope, base }
+  })
+  const addsUp = sums.every(({ fit, slope }) => Math.abs(fit.slope / slope - 1) < 0.1)
+  const isLess = sums.every(({ fit, base }) => fit.intercept < 0.9 * base)
   return [
-    `Summed over ${engines} engines, the device part of \`${alone.name}\` is ${fixed(slope, 3)} ms per expert and ${fixed(base, 1)} ms besides; ${engines} engines at once took ${fixed(fit.slope, 3)} and ${fixed(fit.intercept, 1)}. ${verdictOn(fit.slope / slope, fit.intercept / base)}`,
+    [
+      ...sums.map(
+        ({ engines, fit, slope, base }) =>
+          `Summed over ${engines} engines, the device part of \`${alone.name}\` is ${fixed(slope, 3)} ms per expert and ${fixed(base, 1)} ms besides; ${engines} engines at once took ${fixed(fit.slope, 3)} and ${fixed(fit.intercept, 1)}.`,
+      ),
+      `The time for experts ${addsUp ? 'is the sum of' : 'differs from the sum of'} what the engines take alone.`,
+      ...(isLess
+        ? [
+            'The time besides is shorter than the sum, and the simulator takes the sum, so its steps are too long. A part of this time may be waiting, during which other engines can use the device; that was not measured.',
+          ]
+        : []),
+    ].join(' '),
   ]
-}
-
-/** Ratios of measured to summed. */
-function verdictOn(slope: number, base: number): string {
-  const agrees =
-    Math.abs(slope - 1) < 0.1 ? 'The cost of experts adds up' : 'The cost of experts does not add up'
-  return base < 0.9
-    ? `${agrees}; the rest is less than its sum, so simulated times are too long. Part of it may be waiting in which other engines can use the device; that was not measured.`
-    : `${agrees}.`
 }
 
 /** Undefined if no steps were recorded. */

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from lab.results import OutOfTime
 from lab.say import say
 from lab.servers import ServerFailed
 from staging import check, parts, wheelhouse
-from staging.paths import HERE, Stage, results_in, stage_in
+from staging.paths import COMMITTED, Stage, out_in, stage_in
 from steps import kinds
 from steps.common import STEP_SECONDS, Context, StepKind
 
@@ -29,6 +30,9 @@ DRY = (
     *("prepare", "profile", "padding", "capture", "capture-cost", "capture-profile", "nixl", "predict", "tpot"),
     *("profile --engines 2", "texts", "features", "profile --shape qwen3-30b-a3b"),
 )
+
+# A shard has at most 24 MiB before compression, and may not compress at all.
+MIN_PART_MIB = 25
 
 # These need NumPy; help and staging need only the standard library.
 STEP_COMMANDS = {"step", "start", "core", "dry", "list"}
@@ -42,10 +46,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return again_with_packages(words, error)
     stage = stage_in(given.stage)
     try:
-        return int(given.do(given, stage) or 0)
+        if stage.root.exists() and not stage.root.is_dir():
+            raise parts.BadPart(f"the stage {stage.root} is a file: name a folder with --stage")
+        code = int(given.do(given, stage) or 0)
+        sys.stdout.flush()
+        return code
     except (parts.BadPart, ServerFailed) as error:
         say(f"failed: {error}")
         return 1
+    except BrokenPipeError:  # the reader has enough, such as `| head`; Python would complain again at its exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
 
 
 def again_with_packages(words: list[str], missing: ModuleNotFoundError) -> int:
@@ -72,7 +83,7 @@ def parser(with_steps: bool = True) -> argparse.ArgumentParser:
     made = command("wheelhouse", "with a network: make the parts for a machine without one", do_wheelhouse)
     made.add_argument("--out", required=True, help="folder for the parts")
     made.add_argument("--only", choices=("site", "project"), help="make only the Python packages, or only Node and the built project")
-    made.add_argument("--part-mib", type=float, default=58, help="largest size of a part")
+    made.add_argument("--part-mib", type=part_mib, default=58, help=f"largest size of a part, at least {MIN_PART_MIB}")
     made.add_argument("--find-links", action="append", default=[], help="folder with wheels that need not be downloaded")
     made.add_argument("--preset", type=int, default=6, help="effort of xz, 0 to 9")
     command("unpack", "without a network: unpack parts into the stage", do_unpack).add_argument("parts", nargs="+", type=Path)
@@ -93,23 +104,40 @@ def parser(with_steps: bool = True) -> argparse.ArgumentParser:
             of_kind = names.add_parser(kind.name, help=kind.help, description=kind.help)
             of_kind.set_defaults(kind=kind)
             _with_device(of_kind)
-            of_kind.add_argument("--then", metavar="STEP", help="start the servers of this step as soon as they disturb nothing")
+            of_kind.add_argument(
+                "--then", metavar="STEP", help="next step: its servers load while this one runs, or after it if it measures times"
+            )
             kind.options(of_kind)
     _with_device(command("core", "run the core set: " + ", ".join(CORE), do_core))
     dry = command("dry", "every step on vLLM's CPU build with tiny loads; its results are marked as such", do_dry)
     dry.add_argument("--out", required=True)
-    dry.add_argument("--only", help="names of steps, separated by commas")
+    dry.add_argument("--only", type=dry_steps, default=list(DRY), help="names of steps, separated by commas")
     return top
+
+
+def part_mib(text: str) -> float:
+    value = float(text)
+    if value < MIN_PART_MIB:
+        raise argparse.ArgumentTypeError(f"{text}: a part has at least {MIN_PART_MIB} MiB, so that a shard fits whatever its files are")
+    return value
+
+
+def dry_steps(text: str) -> list[str]:
+    wanted, known = text.split(","), dict.fromkeys(words.split()[0] for words in DRY)
+    unknown = [name for name in wanted if name not in known]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; the steps are {', '.join(known)}")
+    return [words for words in DRY if words.split()[0] in wanted]
 
 
 def _with_device(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: a dry run")
-    sub.add_argument("--out", help="folder for results (default: $OUT, or results/ beside run.py)")
+    sub.add_argument("--out", help="folder that results are copied to (default: $OUT, or none but the stage's)")
     sub.add_argument("--limit", type=float, default=STEP_SECONDS, help="seconds after which a step stops, to be continued")
 
 
 def context_of(given: argparse.Namespace, stage: Stage) -> Context:
-    return Context(Lab(stage, given.device), results_in(given.out), given.limit, given)
+    return Context(Lab(stage, given.device), out_in(given.out, stage), given.limit, given)
 
 
 def do_wheelhouse(given: argparse.Namespace, stage: Stage) -> None:
@@ -141,21 +169,25 @@ def do_list(given: argparse.Namespace, stage: Stage) -> None:
         of_step = names.parse_args(["step", *words.split()])
         kind: StepKind = of_step.kind
         name = kind.result_name(of_step)
-        folders = [stage.root / "results", results_in(given.out), HERE / "results"]
-        files = [folder / f"{name}.json{ending}" for folder in folders for ending in ("", ".br")]
-        status = next((_status(file) for file in files if file.exists()), "not run")
         core = "core" if words in CORE else ""
-        print(f"{words:44} {core:5} {kind.seconds(of_step):4.0f} s  {status:8} {kind.help}")
+        print(f"{words:44} {core:5} {kind.seconds(of_step):4.0f} s  {_status(stage, name):24} {kind.help}")
 
 
 def _all_steps() -> list[str]:
     return list(dict.fromkeys([*CORE, *(words for kind in kinds() for words in kind.variants)]))
 
 
-def _status(path: Path) -> str:
-    if path.suffix == ".br":  # Python has no Brotli
-        return "kept"
-    return str(json.loads(path.read_text()).get("status", "done"))
+def _status(stage: Stage, name: str) -> str:
+    """On this stage. Results of the repository are named, but do not count as done."""
+    path, committed = stage.results / f"{name}.json", any(COMMITTED.glob(f"{name}.json*"))
+    if not path.exists():
+        path = stage.run / path.name  # predictions
+    try:
+        return str(json.loads(path.read_text()).get("status", "done"))
+    except FileNotFoundError:
+        return "not run" + (" here; committed" if committed else "")
+    except (OSError, ValueError, AttributeError):
+        return "damaged file"
 
 
 def do_step(given: argparse.Namespace, stage: Stage) -> int:
@@ -186,9 +218,8 @@ def do_core(given: argparse.Namespace, stage: Stage) -> int:
 
 def do_dry(given: argparse.Namespace, stage: Stage) -> int:
     given.device, given.limit = "cpu", STEP_SECONDS
-    wanted = given.only.split(",") if given.only else None
     try:
-        return _run_steps([words for words in DRY if wanted is None or words.split()[0] in wanted], given, stage)
+        return _run_steps(given.only, given, stage)
     finally:
         do_stop(given, stage)
 
@@ -202,6 +233,9 @@ def _run_steps(all_words: Sequence[str], given: argparse.Namespace, stage: Stage
         say(f"== {words}")
         try:
             failed += bool(do_step(of_step, stage))
+        except (ServerFailed, SystemExit) as error:
+            failed += 1
+            say(f"{words} failed: {error}")
         except Exception:
             failed += 1
             say(f"{words} failed:\n{traceback.format_exc()}")

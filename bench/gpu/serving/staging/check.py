@@ -38,12 +38,15 @@ if out["cuda"]:
     target = torch.empty_like(source)
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     target.copy_(source)
-    begin.record()
-    for _ in range(10):
-        target.copy_(source)
-    end.record()
-    end.synchronize()
-    out["copy"] = 10 * 2 * source.numel() * 4 / (begin.elapsed_time(end) / 1000) / 1e9
+    fastest_ms = float("inf")
+    for _ in range(5):
+        begin.record()
+        for _ in range(10):
+            target.copy_(source)
+        end.record()
+        end.synchronize()
+        fastest_ms = min(fastest_ms, begin.elapsed_time(end))
+    out["copy"] = 10 * 2 * source.numel() * 4 / (fastest_ms / 1000) / 1e9
 print("PROBE" + json.dumps(out))
 """
 _MODULES: Final = (

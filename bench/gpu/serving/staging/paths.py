@@ -14,6 +14,8 @@ from typing import Final
 
 HERE: Final = Path(__file__).resolve().parents[1]
 CHECKOUT: Final = HERE.parents[2]
+# Results of the repository: evidence, never continued.
+COMMITTED: Final = HERE / "results"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,11 @@ class Stage:
     def run(self) -> Path:
         """Process ids, logs and files of the servers."""
         return self.root / "run"
+
+    @property
+    def results(self) -> Path:
+        """Results of this stage, which later commands continue."""
+        return self.root / "results"
 
     @property
     def models(self) -> Path:
@@ -73,5 +80,6 @@ def stage_in(given: str | None = None) -> Stage:
     return Stage(Path(given or os.environ.get("ELDR_STAGE") or default).absolute())
 
 
-def results_in(given: str | None = None) -> Path:
-    return Path(given or os.environ.get("OUT") or HERE / "results").absolute()
+def out_in(given: str | None, stage: Stage) -> Path:
+    """Where results are copied to."""
+    return Path(given or os.environ.get("OUT") or stage.results).absolute()

@@ -95,7 +95,7 @@ def stand_in(target: Path) -> None:
     (folder / "__init__.py").write_text(
         '"""Stand-in: importing works, calling does not."""\n\n\n'
         "def _missing(*args, **kwargs):\n"
-        '    raise RuntimeError("numba is not in this stage")\n\n\n'
+        '    raise RuntimeError("numba is not in this stage: it refuses this version of NumPy")\n\n\n'
         "def jit(*args, **kwargs):\n"
         "    return _missing if args and callable(args[0]) else lambda function: _missing\n\n\n"
         "njit = jit\n"

@@ -101,7 +101,7 @@ def run(context: Context) -> None:
     if context.is_dry:
         asked = asked[:4]
     result = context.result(name_of(context.options), "capture-exact", "captureExact", {"prompts": len(asked), "cases": list(chosen)})
-    if result.is_complete:
+    if result.already_done():
         return
     servers = context.lab.ready(servers_of(context), must=False)
     context.describe(result, next(iter(chosen.values())).engine, next(iter(servers.values()), None))

@@ -38,7 +38,7 @@ def run(context: Context) -> None:
     pairs, lengths = (4, (64, 256)) if context.is_dry else (options.pairs, (128, 512, 2048))
     settings = {"model": options.model, "pairs": pairs, "promptTokens": list(lengths), "seed": 1}
     result = context.result(name_of(options), "capture-cost", "captureCost", settings)
-    if result.is_complete:
+    if result.already_done():
         return
     chosen = servers_of(context)
     servers = context.lab.ready(chosen)

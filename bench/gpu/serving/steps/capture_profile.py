@@ -55,7 +55,7 @@ def run(context: Context) -> None:
     rounds, lengths = (3, (64,)) if context.is_dry else (context.options.rounds, (128, 512, 2048))
     settings = {"rounds": rounds, "promptTokens": list(lengths), "seed": 2}
     result = context.result("capture-profile", "capture-profile", "captureProfile", settings)
-    if result.is_complete:
+    if result.already_done():
         return
     chosen = servers_of(context)
     servers = context.lab.ready(chosen)

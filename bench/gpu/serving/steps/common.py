@@ -14,7 +14,6 @@ from lab.lab import Lab
 from lab.models import facts
 from lab.results import Result
 from lab.servers import Server
-from staging.paths import HERE
 
 STEP_SECONDS: Final = 520.0  # below 9 minutes, so that a command of 10 minutes ends by itself
 TEMPERATURE: Final = 0.8
@@ -34,7 +33,7 @@ class Context:
         return self.lab.is_dry
 
     def result(self, name: str, kind: str, key: str, settings: dict[str, Any]) -> Result:
-        folders = [self.lab.stage.root / "results", self.out, HERE / "results"]
+        folders = [self.lab.stage.results, self.out]
         return Result(name, kind, key, settings, folders, self.is_dry, self.limit_s)
 
     def describe(self, result: Result, engine: Engine, server: Server | None = None) -> None:

@@ -12,6 +12,7 @@ import contextlib
 import json
 import re
 import socket
+import subprocess
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +22,7 @@ from typing import Any
 
 import numpy as np
 from lab import prompts
-from lab.engines import Engine, eldr
+from lab.engines import Engine, eldr, environment_of
 from lab.legs import WANTED, Client
 from lab.models import model_folder
 from lab.say import say
@@ -38,12 +39,12 @@ Check = Callable[["Bench"], tuple[bool, Figures, str]]
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """engine: None if nothing is started; then `reason` says why."""
+    """trial: Python code that must run in the servers' environment; if it fails, no server is started."""
 
     name: str
-    engine: Engine | None
-    check: Check | None = None
-    reason: str = ""
+    engine: Engine
+    check: Check
+    trial: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,12 @@ def features(context: Context) -> list[Feature]:
             speculation,
         ),
         Feature("speculative decoding, draft model", _speculating("f-draft", {"method": "draft_model", "model": draft}), speculation),
-        Feature("speculative decoding, n-gram on the CPU", None, reason="It needs numba, which refuses this version of NumPy."),
+        Feature(
+            "speculative decoding, n-gram on the CPU",
+            _speculating("f-ngram-cpu", {"method": "ngram", "prompt_lookup_max": 4, "prompt_lookup_min": 2}),
+            speculation,
+            trial="import numba; numba.get_num_threads()",
+        ),
         Feature("data-parallel ranks on one GPU", replace(PLAIN, name="f-dp", flags=("--data-parallel-size", "2")), at_once),
         Feature(
             "expert parallelism over two ranks of one GPU",
@@ -91,20 +97,20 @@ def _speculating(name: str, config: dict[str, Any]) -> Engine:
 def chosen_features(context: Context) -> list[Feature]:
     known = features(context)
     if context.is_dry:
-        return [feature for feature in known if feature.name in ("preemption", "speculative decoding, n-gram on the CPU")]
+        return [feature for feature in known if feature.name == "preemption"]
     wanted = context.options.only.split(",") if context.options.only else None
     return [feature for feature in known if wanted is None or any(words in feature.name for words in wanted)]
 
 
 def servers_of(context: Context) -> list[Engine]:
     plain = [] if context.is_dry else [PLAIN]
-    return [*plain, *(feature.engine for feature in chosen_features(context) if feature.engine is not None)]
+    return [*plain, *(feature.engine for feature in chosen_features(context) if not failed_trial(context, feature))]
 
 
 def run(context: Context) -> None:
     chosen = chosen_features(context)
     result = context.result(name_of(context.options), "features", "features", {"features": [feature.name for feature in chosen]})
-    if result.is_complete:
+    if result.already_done():
         return
     servers = context.lab.ready(servers_of(context), must=False, seconds=READY_SECONDS)
     context.start_next()
@@ -116,9 +122,18 @@ def run(context: Context) -> None:
     result.finish()
 
 
+def failed_trial(context: Context, feature: Feature) -> str:
+    """The error of a feature's trial, or an empty string."""
+    if not feature.trial:
+        return ""
+    env = environment_of(feature.engine, context.lab.stage, context.lab.device, 0)
+    done = subprocess.run([context.lab.stage.python, "-c", feature.trial], capture_output=True, text=True, env=env, check=False)
+    return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+
+
 def judged(context: Context, feature: Feature, servers: dict[str, Server], asked: list[list[int]]) -> dict[str, Any]:
-    if feature.engine is None or feature.check is None:
-        return {"verdict": "not run", "note": feature.reason}
+    if error := failed_trial(context, feature):
+        return {"verdict": "not run", "note": f"`{feature.trial}` fails: {error[:400]}"}
     server = servers.get(feature.engine.name)
     if server is None:
         return {"verdict": "failed", "note": why_not(context, feature.engine.name)}
@@ -241,20 +256,27 @@ def speculation(bench: Bench) -> tuple[bool, Figures, str]:
 
 
 def union(server: Server, asked: list[list[int]]) -> Figures:
-    """Decode steps that the plugin observed while all prompts generate 64 tokens, and their time per token."""
+    """Decode steps that the plugin observed while all prompts generate 64 tokens, and how long that took. Done once
+    before, because the first drafts may compile kernels."""
     names = ("eldr_decode_steps_total", "eldr_experts_activated_total")
+
+    def generate() -> float:
+        began = time.perf_counter()
+        with ThreadPoolExecutor(len(asked)) as pool:
+            list(pool.map(lambda prompt: Client(server).complete(prompt, 64), asked))
+        return time.perf_counter() - began
+
+    generate()
+    time.sleep(0.5)
     before = server.metrics()
-    began = time.perf_counter()
-    with ThreadPoolExecutor(len(asked)) as pool:
-        list(pool.map(lambda prompt: Client(server).complete(prompt, 64), asked))
-    seconds = time.perf_counter() - began
+    seconds = generate()
     time.sleep(0.5)
     after = server.metrics()
     steps, experts = (total(after, name) - total(before, name) for name in names)
     return {
         "observedSteps": int(steps),
         "expertsPerStepAllLayers": round(experts / steps, 2) if steps else 0.0,
-        "seconds64Tokens": round(seconds, 3),
+        "warmSeconds64Tokens": round(seconds, 3),
     }
 
 

@@ -74,7 +74,7 @@ def servers_of(context: Context) -> list[Engine]:
 def run(context: Context) -> None:
     rounds, lengths = (3, (64,)) if context.is_dry else (60, (128, 512, 2048))
     result = context.result("nixl", "features", "features", {"rounds": rounds, "promptTokens": list(lengths)})
-    if result.is_complete:
+    if result.already_done():
         return
     chosen = chosen_variants(context)
     servers = context.lab.ready(servers_of(context), must=False)

@@ -40,7 +40,7 @@ def run(context: Context) -> None:
         "features",
         {"seconds": seconds, "batches": list(batches), "graphSizes": {k: list(v) for k, v in SIZES.items()}},
     )
-    if result.is_complete:
+    if result.already_done():
         return
     chosen = servers_of(context)
     servers = context.lab.ready(chosen)

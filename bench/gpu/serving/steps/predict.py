@@ -19,7 +19,7 @@ from lab import prompts
 from lab.engines import Engine
 from lab.say import say
 from lab.servers import ServerFailed
-from staging.paths import CHECKOUT, HERE
+from staging.paths import CHECKOUT, COMMITTED
 
 from . import prepare, tpot
 from .common import Context, StepKind
@@ -54,9 +54,9 @@ def run(context: Context) -> None:
 
 
 def fit_profile(context: Context) -> None:
-    folders = [context.lab.stage.root / "results", context.out, HERE / "results"]
-    files = [folder / f"profile-wide.json{ending}" for folder in folders for ending in ("", ".br")]
-    found = next((file for file in files if file.exists()), None)
+    """To the steps that this stage measured; a simulation afterwards may also use those of the repository."""
+    own, committed = context.lab.stage.results / "profile-wide.json", COMMITTED / "profile-wide.json.br"
+    found = next((file for file in (own, *([committed] if context.options.again else [])) if file.exists()), None)
     if found is None:
         raise SystemExit("no steps of an engine alone: run the step `profile` first")
     stage = context.lab.stage

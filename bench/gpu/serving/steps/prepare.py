@@ -41,7 +41,7 @@ def run(context: Context) -> None:
     limit = ["--limit", "40"] if context.is_dry else []
     settings = {"steps": steps, "temperature": TEMPERATURE, "decoders": list(DECODERS)}
     result = context.result("prepare", "prepare", "prepare", settings)
-    if result.is_complete and all(path.exists() for path in paths.values()):
+    if all(path.exists() for path in paths.values()) and result.already_done():
         return
     result.value.pop("prepare", None)  # its files are gone
     chosen = servers_of(context)

@@ -73,7 +73,7 @@ def run(context: Context) -> None:
     if options.moe_backend:
         settings["moeBackend"] = options.moe_backend
     result = context.result(name_of(options), "profile", "profile", settings)
-    if result.is_complete:
+    if result.already_done():
         return
     chosen = servers_of(context)
     servers = context.lab.ready(chosen)

@@ -41,7 +41,7 @@ def servers_of(context: Context) -> list[Engine]:
 def run(context: Context) -> None:
     count, tokens = (4, 6) if context.is_dry else (40, 48)
     result = context.result("texts", "capture-exact", "captureExact", {"prompts": count, "tokens": tokens})
-    if result.is_complete:
+    if result.already_done():
         return
     chosen = servers_of(context)
     servers = context.lab.ready(chosen)

@@ -45,7 +45,7 @@ def run(context: Context) -> None:
     options = context.options
     settings = settings_of(context)
     result = context.result(name_of(options), "served", "served", settings)
-    if result.is_complete:
+    if result.already_done():
         return
     paths = prepare.files(context)
     artifact = paths[f"k{settings['decoders']}"]

@@ -30,7 +30,6 @@ FUNCTIONS = [
 ] + [
     ("capture", "Capture", "_record"),
     ("recorder", "KernelRecorder", "record"),
-    ("torch_store", "TorchStore", "reset"),
     ("torch_store", "TorchStore", "scatter"),
     ("torch_store", "TorchStore", "scatter_layers"),
     ("torch_store", "TorchStore", "sums"),

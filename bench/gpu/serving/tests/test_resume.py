@@ -1,0 +1,93 @@
+"""What a command may take as done: results of its stage, never those of the repository."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import run
+from lab.lab import Lab
+from lab.results import FORMAT
+from lab.servers import ServerFailed
+from staging.paths import COMMITTED, stage_in
+from steps import kinds
+from steps.common import Context
+
+
+def step(tmp_path: Path, words: str, monkeypatch: pytest.MonkeyPatch, *, out: Path | None = None) -> None:
+    """Runs a step on a machine without a GPU, as run.py does."""
+    monkeypatch.setattr("lab.mps.sees_gpu", lambda: False)
+    given = run.parser().parse_args(["--stage", str(tmp_path), "step", *words.split(), *(["--out", str(out)] if out else [])])
+    run.do_step(given, stage_in(given.stage))
+
+
+@pytest.mark.parametrize("words", ["capture", "capture --set twin", "padding", "features", "nixl", "texts", "profile", "tpot"])
+@pytest.mark.parametrize("out", [None, COMMITTED])
+def test_committed_results_do_not_count_as_done(words: str, out: Path | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a clean stage every step measures, so it asks for servers or for the files of an earlier step."""
+    with pytest.raises((ServerFailed, SystemExit), match=r"no NVIDIA GPU|run the step"):
+        step(tmp_path, words, monkeypatch, out=out)
+
+
+def test_a_step_that_is_complete_on_the_stage_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    committed = json.loads((COMMITTED / "padding.json").read_text())
+    stage, out = tmp_path / "results", tmp_path / "out"
+    stage.mkdir()
+    (stage / "padding.json").write_text(json.dumps(committed))
+    step(tmp_path, "padding", monkeypatch, out=out)
+    assert f"already done: {stage / 'padding.json'}; delete it to measure again" in capsys.readouterr().out
+    assert json.loads((out / "padding.json").read_text()) == committed
+
+
+def test_predictions_use_the_profile_of_the_stage(tmp_path: Path) -> None:
+    from steps import predict
+
+    context = Context(Lab(stage_in(str(tmp_path)), "cuda"), COMMITTED, options=argparse.Namespace(again=False))
+    with pytest.raises(SystemExit, match="run the step `profile` first"):
+        predict.fit_profile(context)
+
+
+def test_list_tells_committed_results_from_those_of_the_stage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def listed(step: str) -> str:
+        assert run.main(["--stage", str(tmp_path), "list"]) == 0
+        (line,) = [line for line in capsys.readouterr().out.splitlines() if line[:44].strip() == step]
+        return line
+
+    assert "not run here; committed" in listed("padding")
+    saved = tmp_path / "results" / "padding.json"
+    saved.parent.mkdir()
+    value: dict[str, Any] = {"format": FORMAT, "status": "partial", "settings": {}}
+    saved.write_text(json.dumps(value))
+    assert " partial " in listed("padding")
+    saved.write_text("{")
+    assert "damaged file" in listed("padding")
+
+
+def test_every_kind_is_listed() -> None:
+    assert {words.split()[0] for words in run._all_steps()} == {kind.name for kind in kinds()}
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["dry", "--out", "x", "--only", "frob"], "unknown: frob; the steps are prepare, profile"),
+        (["wheelhouse", "--out", "x", "--part-mib", "0"], "a part has at least 25 MiB"),
+    ],
+)
+def test_wrong_arguments_are_refused_at_once(words: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as error:
+        run.main(words)
+    assert error.value.code == 2
+    assert text in capsys.readouterr().err
+
+
+def test_a_stage_that_is_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "stage"
+    file.write_text("")
+    assert run.main(["--stage", str(file), "check"]) == 1
+    assert "is a file: name a folder with --stage" in capsys.readouterr().out
