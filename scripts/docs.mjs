@@ -51,7 +51,7 @@ for (const [name, text] of [
   ...(gpuFigure === undefined ? [] : [[`pictures/${STEP_FIGURE}`, gpuFigure]]),
   [
     'guides/scale.md',
-    fillScalePage(readFileSync(docs('guides/scale.md'), 'utf8'), await saved('scale.json')),
+    fillScalePage(readFileSync(docs('guides/scale.md'), 'utf8'), await saved('scale.json.gz')),
   ],
 ])
   if (name.endsWith('.gz')) await writeCompressed(docs(name), text)

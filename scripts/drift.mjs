@@ -1,16 +1,18 @@
 // `node scripts/drift.mjs [--seeds 10]` simulates all drift scenarios and writes
-// docs/evidence/results/drift.json and the pages. Run `npm run build` first. About 16 minutes of CPU time.
+// docs/evidence/results/drift.json and the pages. Run `npm run build` first. About 25 minutes of CPU time.
 import { execFileSync } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { POLICIES } from '../dist/policy/decode-policy.js'
 import { packDrift } from '../dist/report/drift-results.js'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const cli = join(root, 'dist', 'cli', 'main.js')
+const policies = [...POLICIES, 'union@learnt'].join(',')
 const made = execFileSync(
   process.execPath,
-  [cli, 'simulate', '--drift', 'all', '--json', ...process.argv.slice(2)],
+  [cli, 'simulate', '--drift', 'all', '--policies', policies, '--json', ...process.argv.slice(2)],
   { stdio: ['ignore', 'pipe', 'inherit'], maxBuffer: 1 << 26 },
 )
 const results = packDrift(JSON.parse(made.toString('utf8')))

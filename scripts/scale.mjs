@@ -1,14 +1,15 @@
-// Simulates the figures of docs/guides/scale.md and writes them to docs/evidence/results/scale.json:
+// Simulates the figures of docs/guides/scale.md and writes them to docs/evidence/results/scale.json.gz:
 //   node scripts/scale.mjs [--only staleness,cells,wire,size] [--seeds 3]
 // Parts not named keep their figures. Run `npm run build` first. About ten minutes on two idle cores. The
 // cost of decisions is measured by `node bench/decision-scale.mjs --out
 // docs/evidence/benchmarks-scale.md`.
 import { execFileSync } from 'node:child_process'
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdtempSync, rmSync } from 'node:fs'
 import { cpus, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
+import { resultText, writeCompressed } from '../dist/report/result-text.js'
 import { cellRuns, sizeRuns, stalenessRuns } from './scale/runs.mjs'
 import { messageSizes } from './scale/wire.mjs'
 
@@ -21,7 +22,7 @@ const unknown = only.find(name => !PARTS.includes(name))
 if (unknown !== undefined) throw new Error(`--only ${unknown}: expected some of ${PARTS.join(', ')}`)
 
 const root = fileURLToPath(new URL('..', import.meta.url))
-const file = join(root, 'docs', 'evidence', 'results', 'scale.json')
+const file = new URL('../docs/evidence/results/scale.json.gz', import.meta.url)
 const folder = mkdtempSync(join(tmpdir(), 'eldr-scale-'))
 const artifact = join(folder, 'task.artifact.safetensors')
 const data = name => join(root, 'data', `lab16-task.${name}.safetensors`)
@@ -46,13 +47,13 @@ try {
     '--quiet',
     '--json',
   ])
-  const results = existsSync(file) ? JSON.parse(readFileSync(file, 'utf8')) : {}
+  const results = existsSync(file) ? JSON.parse(await resultText(file)) : {}
   for (const part of only) {
     const made = await makers[part](context)
     const on = `${cpus()[0]?.model.replace(/\s+/g, ' ').trim()}, Node ${process.version}, ${new Date().toISOString().slice(0, 10)}`
     results[part] = { on, ...made }
     // After each part, so that an interrupted run keeps its results.
-    writeFileSync(file, `${JSON.stringify(results)}\n`)
+    await writeCompressed(file, `${JSON.stringify(results)}\n`)
   }
 } finally {
   rmSync(folder, { recursive: true })

@@ -1,10 +1,12 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
+import { resultText } from '../src/report/result-text.ts'
 import { fillScalePage } from '../src/report/scale-page.ts'
 import type { ScaleFigures } from '../src/report/scale-figures.ts'
 
 const docs = (name: string) => readFileSync(new URL(`../docs/${name}`, import.meta.url), 'utf8')
-const figures = JSON.parse(docs('evidence/results/scale.json')) as ScaleFigures
+const saved = new URL('../docs/evidence/results/scale.json.gz', import.meta.url)
+const figures = JSON.parse(await resultText(saved)) as ScaleFigures
 
 describe('docs/guides/scale.md', () => {
   it('has tables generated from the saved figures: run `npm run build && npm run docs` if not', () => {

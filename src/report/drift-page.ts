@@ -16,14 +16,14 @@ export function driftPage(results: DriftResults, stepCost: StepCostFigures): str
     figures.filter(one => one.scenario === scenario && one.policy === policy)
   return `${[
     '# Drift: what policies cost on traffic that has moved',
-    `Simulated. An artifact describes the traffic it was fitted on. Each scenario below changes the traffic, the artifact or the cluster, and compares every policy with \`${BASELINE}\`, which looks at neither experts nor clusters. ${boundInWords()}`,
+    `Simulated. An artifact describes the traffic it was fitted on. Each scenario below changes the traffic, the artifact or the cluster, and compares every policy with \`${BASELINE}\`, which looks at neither experts nor clusters. ${boundInWords()} \`union\` knows the cost of a step from the profile, the same for all workers; \`union@learnt\` is what a gateway runs by default: it begins with another cost and [learns](#learnt-cost-of-a-step) those of each worker.`,
     findings(
       figures,
       others.filter(policy => !LOAD_BALANCERS.includes(policy)),
     ),
     '## Run it',
     '<!-- not run: all scenarios take minutes; test/cli-drift.test.ts runs a small one -->\n```sh\nnpx eldr simulate --drift all\nnpx eldr simulate --drift swapped,burst --policies eldr,union --rates 400 --seeds 3\nnpx eldr simulate --drift mine.json --trace my.evaluation.safetensors --foreign other.calibration.safetensors\n```',
-    `The first command made this page; \`npm run build && node scripts/drift.mjs\` makes it again, with [drift.json](results/drift.json). With \`--trace\`, your own traces replace the shipped ones; artifacts are fitted on \`--calibration\`. \`mine.json\` is a list of scenarios with the fields of the built-in ones (\`src/sim/drift/scenario.ts\`):`,
+    `\`npm run build && node scripts/drift.mjs\` makes this page again, with [drift.json](results/drift.json). With \`--trace\`, your own traces replace the shipped ones; artifacts are fitted on \`--calibration\`. \`mine.json\` is a list of scenarios with the fields of the built-in ones (\`src/sim/drift/scenario.ts\`):`,
     '```json\n[{ "name": "weekend", "about": "foreign burst, slow worker", "artifact": "foreign", "burstSeconds": 30, "slowness": 1.3 }]\n```',
     '## Conditions',
     ...conditions(results, figures),

@@ -1,5 +1,5 @@
 /**
- * The tables of docs/guides/scale.md, from docs/evidence/results/scale.json. Each replaces the text
+ * The tables of docs/guides/scale.md, from docs/evidence/results/scale.json.gz. Each replaces the text
  * between two marker comments of the page; the rest of the page is written by hand.
  */
 import { changeText } from './simulation-measures.ts'
@@ -15,7 +15,7 @@ const GATEWAYS = 8
 /** Younger views than this cost nothing, in milliseconds. */
 const YOUNG_MS = 20
 /** The page has what a decision needs; the file has the other runs. */
-const ALL_ROWS = 'All runs are in [scale.json](../evidence/results/scale.json)'
+const ALL_ROWS = 'All runs are in [scale.json.gz](../evidence/results/scale.json.gz)'
 
 export function fillScalePage(page: string, figures: ScaleFigures): string {
   const tables: Readonly<Record<string, string>> = {
