@@ -2,7 +2,7 @@
 // that replay experts, a gateway that does not follow conversations, keeps them, or skips their prefill, and
 // `eldr bench --turns`. The network of the profile is slowed to 2 GB/s, where it matters.
 //
-//   node bench/conversations-live.mjs [--requests 400] [--rate 12] [--out FILE]
+//   node bench/conversations-live.mjs [--requests 300] [--rate 12] [--out FILE]
 //
 // --out writes JSON: docs/evidence/results/conversations-live.json. Needs `npm run build`. Two minutes.
 import { execFile, spawn } from 'node:child_process'
@@ -16,7 +16,7 @@ import { CONVERSATION_MODES } from '../dist/sim/conversation-study.js'
 
 const { values } = parseArgs({
   options: {
-    requests: { type: 'string', default: '400' },
+    requests: { type: 'string', default: '300' },
     rate: { type: 'string', default: '12' },
     out: { type: 'string' },
   },
@@ -97,8 +97,9 @@ async function started(...args) {
   return new Promise((resolve, reject) => {
     for (const stream of [child.stdout, child.stderr])
       createInterface({ input: stream }).on('line', line => {
-        const found = /https?:\/\/127\.0\.0\.1:\d+/.exec(line)
-        if (found !== null) resolve(found[0])
+        // A worker's ready line is JSON; the gateway's log names its workers as well.
+        const found = /(?:listening on |^\{"ready":.*"url":")(http:\/\/[\d.]+:\d+)/.exec(line)
+        if (found !== null) resolve(found[1])
       })
     child.once('exit', code => reject(new Error(`eldr ${args[0]} ended with ${code}`)))
   })

@@ -166,11 +166,16 @@ function findings(rows: readonly ConversationRow[]): string {
     rows.filter(row => row.gigabytesPerSecond >= 10),
     rows.filter(row => row.gigabytesPerSecond < 10),
   ]
+  const [same, other] = [
+    rows.filter(row => row.turnsReplay === 'same'),
+    rows.filter(row => row.turnsReplay !== 'same'),
+  ]
   const ttft: Measure = run => run.ttftP50Ms
   const tpot: Measure = run => run.tpotP50Ms
   const tail: Measure = run => run.tpotP99Ms
   return `- *keep* hardly changes anything on a fast network (TTFT p50 ${extent(fast, 'keep', ttft)}) and pays on a slow one (${extent(slow, 'keep', ttft)}). TPOT changes by ${extent(rows, 'keep', tpot)} at p50 and ${extent(rows, 'keep', tail)} at p99.
-- *skip* shortens TTFT p50 by more (${extent(fast, 'skip', ttft)} and ${extent(slow, 'skip', ttft)}) and relieves prefill workers (${extent(rows, 'skip', run => run.turns.prefilledTokens)} of the tokens). It costs TPOT: ${extent(rows, 'skip', tpot)} at p50, ${extent(rows, 'skip', tail)} at p99. Two causes: steps are longer while new tokens are computed, and the last turn’s counts predict experts less well than the turn’s own. For long responses that is more time than it saves.
+- *skip* shortens TTFT p50 by more (${extent(fast, 'skip', ttft)} and ${extent(slow, 'skip', ttft)}) and relieves prefill workers (${extent(rows, 'skip', run => run.turns.prefilledTokens)} of the tokens).
+- *skip* costs TPOT where a turn’s experts are not those of the turn before: ${extent(other, 'skip', tpot)} at p50, ${extent(other, 'skip', tail)} at p99, above the [bound](harm.md) of wrong artifacts in places. For responses of 200 tokens that can be more time than it saves. Where they are the same, it costs ${extent(same, 'skip', tpot)} and ${extent(same, 'skip', tail)}. Real conversations are between the two.
 - So both are off by default. Turn on *keep* where transfers are slow, and *skip* where the first token matters most, or prefill workers are the bottleneck.`
 }
 

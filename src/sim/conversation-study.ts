@@ -11,7 +11,7 @@ import { simulate, type TurnCounts } from './simulate.ts'
 import type { StudyLibrary } from './study-library.ts'
 import { parseTopology } from './topology.ts'
 
-/** `off`: turns are routed like any other request. `keep`: the holder is preferred. `skip`: and may skip prefill. */
+/** `off`: routed like other requests. `keep`: the holder is preferred. `skip`: and may skip prefill. */
 export const CONVERSATION_MODES = ['off', 'keep', 'skip'] as const
 export type ConversationMode = (typeof CONVERSATION_MODES)[number]
 
