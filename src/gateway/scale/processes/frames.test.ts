@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { createRandom } from '../../../math/random.ts'
 import { type Frame, FrameReader, FrameWriter } from './frames.ts'
+import { ASK, TELL } from './messages.ts'
 
 /** All frames read from bytes that arrive in chunks of these sizes. */
 function read(bytes: Buffer, sizes: () => number): Frame[] {
@@ -62,5 +63,15 @@ describe('frames', () => {
       bytes.writeUInt32LE(length, 0)
       expect(() => read(bytes, () => 20), String(length)).toThrow(RangeError)
     }
+  })
+})
+
+describe('kinds of frames', () => {
+  it.each([
+    ['to the owner', ASK],
+    ['to a relay', TELL],
+  ])('%s have different numbers', (_, kinds) => {
+    const numbers = Object.values(kinds)
+    expect(new Set(numbers).size).toBe(numbers.length)
   })
 })

@@ -32,7 +32,7 @@ export const ASK = {
   /** Answered with `place` or `none`. */
   decode: 18,
   /** The same, on the worker that holds the KV cache of a conversation. */
-  holder: 24,
+  holder: 25,
   /** End of a ticket, the tokens of its response and the mean time between them. */
   ended: 19,
   passiveFailure: 20,
