@@ -175,6 +175,18 @@ describe('load, where other routers get it wrong', () => {
   })
 })
 
+describe('a dispatch', () => {
+  it('is current until its worker is removed, also if another one takes the index', () => {
+    const { registry, send } = cluster(worker('a'), worker('b'))
+    const [first, second] = [send(0), send(1)]
+    registry.remove('a')
+    registry.add(worker('c'))
+    expect([first.isCurrent(), second.isCurrent()]).toEqual([false, true])
+    first.succeeded(1)
+    second.succeeded(1)
+  })
+})
+
 describe('candidates', () => {
   it('are the workers that are healthy, not draining and not open; a new worker is unknown until its first check', () => {
     const { registry, loads, state, fail } = cluster(...['a', 'b', 'c', 'd'].map(id => worker(id)))

@@ -19,6 +19,8 @@ export interface Dispatch {
   readonly worker: WorkerSpec
   /** Candidates at the time of the decision; the policy needs them when the request ends. */
   readonly index: number
+  /** False once the worker was removed: its index, and its name, may be those of another one. */
+  isCurrent(): boolean
   succeeded(nowMs: number): void
   failed(nowMs: number): void
   /** Ended through no fault of the worker: the client left, or got a 4xx response. */
@@ -186,6 +188,7 @@ export class Registry {
     return {
       worker: entry.spec,
       index,
+      isCurrent: () => this.#byIndex[role].get(index) === entry,
       succeeded: endMs => {
         pass.succeeded(endMs)
         ticket.release()
@@ -209,7 +212,9 @@ export class Registry {
       this.#removeWhenIdle(id)
       this.#forgetWhenIdle(id)
     })
-    return { worker: entry.spec, index: entry.index, succeeded: release, failed: release, ignored: release }
+    const { spec, index } = entry
+    const isCurrent = () => this.#byIndex[role].get(index) === entry
+    return { worker: spec, index, isCurrent, succeeded: release, failed: release, ignored: release }
   }
 
   /** All workers, including those that are leaving. */

@@ -43,8 +43,13 @@ const MAX_RESIDUAL = 0.3
 const SPEED_STREAMS = 64
 /** A worker begins with the cluster's speed, which counts as this many of its streams. */
 const FIRST_SPEED_STREAMS = 8
-/** Bound on how many times slower or faster than the cluster a worker can be. */
-const MAX_SPEED = Math.log(2)
+/**
+ * Bounds on how many times slower and faster than the cluster a worker can be. A worker that is wrongly taken
+ * for a slow one costs its share of the cluster at most; one that is wrongly taken for a fast one is
+ * overloaded, so that bound is narrow.
+ */
+const MAX_SLOWER = Math.log(2)
+const MAX_FASTER = Math.log(1.1)
 /**
  * Smaller differences of speed are mostly errors in the expected experts: a difference of this size counts
  * half. Streams of workers that differ more count less for the shape.
@@ -80,7 +85,7 @@ export function learntCosts(prior: UnionCost): LearntCosts {
   const row = new Float64Array(PARTS)
 
   const apartOf = (worker: number): number =>
-    clipped((workers.get(worker)?.speed ?? clusterSpeed) - clusterSpeed, MAX_SPEED)
+    Math.max(-MAX_FASTER, Math.min(MAX_SLOWER, (workers.get(worker)?.speed ?? clusterSpeed) - clusterSpeed))
 
   /** 1 for a worker as fast as the cluster, ½ at `SIMILAR_SPEED`, near 0 for one that is unlike it. */
   const likeness = (apart: number): number => SIMILAR_SPEED ** 2 / (apart ** 2 + SIMILAR_SPEED ** 2)

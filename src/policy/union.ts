@@ -47,7 +47,7 @@ const MAX_SAVED = 0.25
  * Load, as a multiple of the mean of the other workers, from which a worker's learnt speed no longer attracts
  * requests: a worker whose times are too good to be true would otherwise get all of them.
  */
-const FULL = 2
+const FULL = 1.25
 /** No worker has this index: its learnt cost is that of the cluster. */
 const CLUSTER = -1
 

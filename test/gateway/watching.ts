@@ -69,6 +69,7 @@ export function watchTickets(cluster: Cluster): TicketWatch {
     return {
       worker: given.worker,
       index: given.index,
+      isCurrent: given.isCurrent,
       succeeded: nowMs => record('succeeded', () => given.succeeded(nowMs)),
       failed: nowMs => record('failed', () => given.failed(nowMs)),
       ignored: () => record('ignored', () => given.ignored()),

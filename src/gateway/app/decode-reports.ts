@@ -11,7 +11,7 @@ import type { Shape } from '../routing/read-experts.ts'
 export interface ReportParts {
   readonly registry: Registry
   readonly upstreams: Pick<Upstreams, 'ask'>
-  /** Of the model, once it is known. */
+  /** Of the model; undefined while no counts are needed. */
   shape(): Shape | undefined
   headersFor(worker: WorkerSpec): Record<string, string>
   reported(request: DecodedRequest): void

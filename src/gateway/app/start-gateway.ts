@@ -218,7 +218,8 @@ export async function startGateway(
     new DecodeReports({
       registry,
       upstreams,
-      shape: () => router.table.shape,
+      // Without an artifact there is nothing to recalibrate.
+      shape: () => (router.table.artifact === undefined ? undefined : router.table.shape),
       headersFor: worker => ({
         ...(apiKey !== undefined && { authorization: `Bearer ${apiKey}` }),
         ...engine.rankHeaders(worker),

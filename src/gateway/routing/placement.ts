@@ -72,7 +72,9 @@ export class DispatchPlacement implements Placement {
     this.#ended = true
     if (how === 'ignored') this.#dispatch.ignored()
     else this.#dispatch[how](performance.now())
-    this.#follows.left?.(how, seen)
+    // What was seen of a removed worker says nothing about the one that has its place.
+    if (this.#dispatch.isCurrent()) this.#follows.left?.(how, seen)
+    else this.#follows.left?.('ignored', {})
     if (seen.unreachable) this.#follows.unreachable?.(this.worker.id)
   }
 }
