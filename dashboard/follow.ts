@@ -8,9 +8,11 @@ import type {
   ExpertsView,
   Hello,
   LiveDecision,
+  LiveExperiment,
   PacePoint,
   PlaneView,
   Pulse,
+  ShadowView,
   Welcome,
 } from '../src/gateway/observe/insight/wire.ts'
 import { ask, authorization } from './api.ts'
@@ -19,6 +21,7 @@ import {
   adapt,
   connection,
   decisions,
+  experiment,
   experts,
   clusterEvents,
   heldBack,
@@ -27,6 +30,7 @@ import {
   plane,
   pulse,
   rates,
+  shadow,
   sliceMs,
   token,
   view,
@@ -210,7 +214,18 @@ async function followExperts(): Promise<never> {
 async function followAdapt(): Promise<never> {
   for (;;) {
     const isShown = view.value === 'adapt' && connection.value === 'live' && !document.hidden
-    if (isShown) adapt.value = await ask<AdaptView>('adapt').catch(() => adapt.value)
+    if (isShown) {
+      const [adapting, shadows, running] = await Promise.all([
+        ask<AdaptView>('adapt').catch(() => adapt.value),
+        ask<ShadowView>('shadow').catch(() => shadow.value),
+        ask<LiveExperiment>('experiment').catch(() => experiment.value),
+      ])
+      batch(() => {
+        adapt.value = adapting
+        shadow.value = shadows
+        experiment.value = running
+      })
+    }
     await pause(isShown ? ADAPT_MS : EXPERTS_MS / 2)
   }
 }

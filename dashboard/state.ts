@@ -5,9 +5,11 @@ import type {
   ExpertsView,
   ClusterEvent,
   LiveDecision,
+  LiveExperiment,
   PacePoint,
   PlaneView,
   Pulse,
+  ShadowView,
   Welcome,
 } from '../src/gateway/observe/insight/wire.ts'
 
@@ -20,6 +22,8 @@ export const welcome = signal<Welcome | undefined>(undefined)
 export const connection = signal<Connection>('connecting')
 export const pulse = signal<Pulse | undefined>(undefined)
 export const adapt = signal<AdaptView | undefined>(undefined)
+export const shadow = signal<ShadowView | undefined>(undefined)
+export const experiment = signal<LiveExperiment | undefined>(undefined)
 export const experts = signal<ExpertsView | undefined>(undefined)
 /** Null: the gateway has no artifact. */
 export const plane = signal<PlaneView | null | undefined>(undefined)

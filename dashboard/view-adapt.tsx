@@ -1,9 +1,13 @@
-/** Live recalibration: drift over time, the sample, what a refit would give, and past swaps with undo. */
+/**
+ * Live recalibration: drift over time, the sample, what a refit would give, and past swaps with undo. Below
+ * it what other policies would do, and a running experiment.
+ */
 import { useSignal } from '@preact/signals'
 import type { AdaptAttempt, AdaptSwap, AdaptView } from '../src/gateway/observe/insight/wire.ts'
 import { ApiError, change } from './api.ts'
 import { DriftChart } from './drift-chart.tsx'
 import { Empty, Fact, Section } from './parts.tsx'
+import { ShadowPolicies } from './shadow-policies.tsx'
 import { adapt, mayChange } from './state.ts'
 import { clock, number, percent, time } from './words.ts'
 
@@ -60,7 +64,7 @@ export function Adapt() {
         off={off}
         undo={() => run('adapt/undo', 'Returned to the artifact before the swap.')}
       />
-      {/* The figures of shadow policies follow here, from their own endpoint. */}
+      <ShadowPolicies />
     </>
   )
 }

@@ -301,7 +301,7 @@ const NOT_POLICIES: readonly string[] = [
   'src/load/prompt-line.ts: KEYS.has(key)', // fields of a line, one of which is the domain
   "src/trace/trace-layout.ts: tensors.has('domain')", // a tensor of a trace
   // a path
-  'src/gateway/control/dashboard/routes.ts: /^\\/eldr\\/(pulse|experts|plane|adapt|requests\\/[^/]+)$/',
+  'src/gateway/control/dashboard/routes.ts: /^\\/eldr\\/(pulse|experts|plane|adapt|shadow|experiment|requests\\/[^/]+)$/',
   'src/paper/verdicts.ts: /^union p99$/', // the heading of a column
 ]
 

@@ -1,7 +1,13 @@
 /** Every view of the dashboard shows the values of the admin API for a running cluster, and is accessible. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { unpackBits } from '../../dashboard/cells.ts'
-import type { ExpertsView, Hello, LiveWorker } from '../../src/gateway/observe/insight/wire.ts'
+import type {
+  ExpertsView,
+  Hello,
+  LiveWorker,
+  ShadowRow,
+  ShadowView,
+} from '../../src/gateway/observe/insight/wire.ts'
 import { temporaryFolder } from '../trace-support.ts'
 import { killUps, UpProcess } from '../up/up-process.ts'
 import { type Browser, launchChromium, type Tab } from './chromium.ts'
@@ -40,6 +46,9 @@ beforeAll(async () => {
     '3',
     '--speed',
     '0.2',
+    '--shadow',
+    'jsq',
+    'union',
   )
   ;({ url, model } = await up.event<{ event: string; url: string; model: string }>('ready'))
   await shortStreams(url, model, ['early-1', 'early-2', 'early-3'])
@@ -299,6 +308,94 @@ describe('adapt', () => {
     )
     expect(await tab.evaluate(`document.querySelector('[data-do="undo"]')`)).toBe(null)
     expect(tab.complaints).toEqual([])
+    await tab.close()
+  })
+
+  it('compares shadow policies with the policy in force', async () => {
+    await shortStreams(url, model, ['shadowed-1', 'shadowed-2', 'shadowed-3'])
+    const tab = await openDashboard(browser, url, 'adapt')
+    await until(tab, `document.querySelector('[data-shadow]') !== null`)
+    const rows = `[...document.querySelectorAll('[data-shadow]')].map(row => [...row.cells].map(cell => cell.textContent.replaceAll('\\u00a0', ' ')))`
+    const shown = await agree(
+      async () => (await tab.evaluate(rows)) as string[][],
+      async () => {
+        const { requests, shadows }: ShadowView = await api(url, '/eldr/shadow')
+        return shadows.map(({ policy, state, decisions, agreed, judged, experts, stepUs }) => [
+          policy,
+          decisions === 0 ? '–' : `${((100 * agreed) / decisions).toFixed(0)} %`,
+          ...(experts === undefined ? ['–', '–'] : [number(experts.shadow), number(experts.inForce)]),
+          ...(stepUs === undefined
+            ? ['–', '–', '–']
+            : [
+                `${number(stepUs.shadow / 1000)} ms`,
+                `${number(stepUs.inForce / 1000)} ms`,
+                `${(100 * (stepUs.shadow / stepUs.inForce - 1)).toFixed(1)} %`,
+              ]),
+          String(judged),
+          String(requests - decisions),
+          state,
+        ])
+      },
+    )
+    const figures = Array(8).fill(expect.stringMatching(/\d/))
+    expect(shown).toEqual([
+      ['jsq', ...figures, 'deciding'],
+      ['union', ...figures, 'deciding'],
+    ])
+    expect(tab.complaints).toEqual([])
+    await tab.close()
+  })
+
+  it('says what a shadow policy lacks, why one failed, and how to set them', async () => {
+    const tab = await openDashboard(browser, url, 'adapt')
+    // The cluster lacks nothing: from here on the page reads these responses instead.
+    const respond = (shadows: readonly Partial<ShadowRow>[]) =>
+      tab.evaluate(`{
+        const real = (window.realFetch ??= window.fetch)
+        window.fetch = (path, init) => path === 'eldr/shadow'
+          ? Promise.resolve(Response.json({ inForce: 'jsq', sinceMs: 0, requests: 9, shadows: ${JSON.stringify(shadows)} }))
+          : real(path, init)
+        undefined
+      }`)
+    const none = { decisions: 0, agreed: 0, judged: 0 }
+    await respond([
+      { policy: 'eldr', state: 'waiting', why: 'an artifact with centroids', ...none },
+      { policy: 'band', state: 'failed', why: 'no row', ...none },
+    ])
+    await until(tab, `document.querySelector('[data-shadow="band"]') !== null`)
+    const cells = (policy: string) =>
+      tab.evaluate(
+        `[...document.querySelector('[data-shadow="${policy}"]').cells].slice(-2).map(cell => cell.textContent)`,
+      )
+    expect(await cells('eldr')).toEqual(['–', 'waiting: needs an artifact with centroids'])
+    expect(await cells('band')).toEqual([
+      '–',
+      'failed: no row. It decides again after the next change of routing.',
+    ])
+    await respond([])
+    await until(tab, `document.querySelector('[data-shadow]') === null`)
+    expect(await tab.evaluate(`document.querySelector('main').innerText`)).toContain('--shadow jsq union')
+    await tab.close()
+  })
+
+  it('names a running experiment until it ends', async () => {
+    const tab = await openDashboard(browser, url, 'adapt')
+    await until(tab, `document.querySelector('[data-shadow]') !== null`)
+    expect(await tab.evaluate(fact('experiment'))).toBe(undefined)
+    const change = async (method: string, path: string, body?: object) => {
+      const response = await fetch(`${url}/eldr/experiment${path}`, {
+        method,
+        body: body && JSON.stringify(body),
+      })
+      expect(response.ok).toBe(true)
+      return (await response.json()) as { readonly id: string; readonly restores: string }
+    }
+    const { id, restores } = await change('POST', '', { policies: ['jsq', 'union'], leaseMs: 60_000 })
+    await change('PUT', `/${id}`, { policy: 'jsq' })
+    const words = `An experiment compares jsq, union: slot 1, jsq in force. At its end ${restores} is restored.`
+    await until(tab, `${fact('experiment')} === ${JSON.stringify(words)}`)
+    await change('DELETE', `/${id}`)
+    await until(tab, `${fact('experiment')} === undefined`)
     await tab.close()
   })
 })

@@ -50,7 +50,7 @@ describe('without the token', () => {
   )
 
   it('an open dashboard allows reading and no other method', async () => {
-    for (const path of ['/eldr/dashboard', '/eldr/experts', '/eldr/plane', '/eldr/pulse']) {
+    for (const path of ['/eldr/dashboard', '/eldr/experts', '/eldr/plane', '/eldr/shadow', '/eldr/pulse']) {
       const answers = ['HEAD', 'POST', 'PUT', 'DELETE'].map(
         async method =>
           (await raw(cluster, `${method} ${path} HTTP/1.1\r\n${LOCAL}Connection: close\r\n\r\n`, method))

@@ -130,8 +130,8 @@ describe('read access', () => {
       access: 'none',
       tokenSet: true,
     })
-    for (const path of ['/eldr/pulse', '/eldr/experts', '/eldr/plane', '/eldr/adapt', '/eldr/requests/a'])
-      expect(errorOf(await call(cluster, 'GET', path))).toBe('401 ELDR_UNAUTHORIZED')
+    for (const path of ['pulse', 'experts', 'plane', 'adapt', 'shadow', 'experiment', 'requests/a'])
+      expect(errorOf(await call(cluster, 'GET', `/eldr/${path}`))).toBe('401 ELDR_UNAUTHORIZED')
     const known = await call(cluster, 'GET', '/eldr/dashboard', undefined, bearer)
     expect(known.json).toMatchObject({
       access: 'change',
@@ -153,7 +153,8 @@ describe('read access', () => {
     expect((await call(cluster, 'GET', '/eldr/dashboard', undefined, others)).json).toMatchObject({
       access: 'read',
     })
-    expect((await call(cluster, 'GET', '/eldr/experts', undefined, others)).status).toBe(200)
+    for (const path of ['experts', 'adapt', 'shadow', 'experiment'])
+      expect((await call(cluster, 'GET', `/eldr/${path}`, undefined, others)).status).toBe(200)
     const events = await watch(others)
     const { pulse } = await events.next<Hello>('hello')
     expect(JSON.stringify(pulse)).not.toContain('http://')

@@ -6,6 +6,7 @@ import { FILES } from '../../src/gateway/control/dashboard/page-files.ts'
 import { apiPage, documentText } from '../../src/gateway/control/openapi/api-page.ts'
 import { openApiDocument, WHOLE } from '../../src/gateway/control/openapi/document.ts'
 import { GENERATE, OWN, PASSED } from '../../src/gateway/http/routes.ts'
+import { call, errorOf } from './admin-support.ts'
 import { type Cluster, type ClusterOptions, startCluster } from './cluster.ts'
 import { Conformance, inDocument } from './openapi-support.ts'
 import { RawClient } from './raw-socket.ts'
@@ -131,18 +132,25 @@ describe('a gateway', () => {
     expect(open.map(({ path }) => path).toSorted()).toEqual([
       '/eldr/adapt',
       '/eldr/dashboard',
+      '/eldr/experiment',
       '/eldr/experts',
       '/eldr/plane',
       '/eldr/pulse',
       '/eldr/requests/{id}',
+      '/eldr/shadow',
     ])
+    expect(open.every(({ method }) => method === 'GET')).toBe(true)
     for (const { path } of open) {
       const raw = new RawClient(cluster.url).send(
         `DELETE ${path.replace('{id}', 'x')} HTTP/1.1\r\nHost: a\r\n\r\n`,
       )
-      expect([(await raw.answer()).status, (await raw.answer()).headers['allow']]).toEqual([405, 'GET, HEAD'])
+      const allow = path === '/eldr/experiment' ? 'GET, HEAD, POST' : 'GET, HEAD'
+      expect([(await raw.answer()).status, (await raw.answer()).headers['allow']]).toEqual([405, allow])
       raw.leave()
     }
+    expect(errorOf(await call(cluster, 'POST', '/eldr/experiment', { policies: ['jsq'] }))).toBe(
+      '401 ELDR_UNAUTHORIZED',
+    )
   })
 
   it('responds to other methods with 405 and the documented methods in Allow', async () => {

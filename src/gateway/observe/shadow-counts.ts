@@ -4,6 +4,7 @@
  * different policies or artifacts cannot be compared.
  */
 import type { PolicyName } from '../../policy/decode-policy.ts'
+import type { ShadowRow, ShadowState, ShadowView } from './insight/wire.ts'
 
 /** Sums over decisions. Experts and times are expected values after the decision. */
 interface Tally {
@@ -29,30 +30,6 @@ interface Step {
   readonly experts: number
   /** Microseconds of the cost profile. */
   readonly cost: number
-}
-
-export type ShadowState = 'deciding' | 'waiting' | 'failed'
-
-export interface ShadowRow {
-  readonly policy: string
-  /** waiting: something that it needs is missing. failed: it threw, and is out until the next change. */
-  readonly state: ShadowState
-  readonly why?: string
-  readonly decisions: number
-  readonly agreed: number
-  readonly judged: number
-  /** Means over the judged decisions. Absent without any. */
-  readonly experts?: { readonly shadow: number; readonly inForce: number }
-  readonly stepUs?: { readonly shadow: number; readonly inForce: number }
-}
-
-export interface ShadowView {
-  /** The policy in force. */
-  readonly inForce: string
-  readonly sinceMs: number
-  /** Decisions of the policy in force since then; shadow policies rest while their time is spent. */
-  readonly requests: number
-  readonly shadows: readonly ShadowRow[]
 }
 
 const emptyTally = (): Tally => ({

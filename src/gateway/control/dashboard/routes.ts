@@ -16,7 +16,7 @@ export const PULSE_PATH = '/eldr/pulse'
 /** Tells the page what the client may do. Needs no authentication. */
 const WELCOME_PATH = '/eldr/dashboard'
 /** Readable without authentication if `observe.dashboard` is open. They contain no URLs and no settings. */
-const OPEN = /^\/eldr\/(pulse|experts|plane|adapt|requests\/[^/]+)$/
+const OPEN = /^\/eldr\/(pulse|experts|plane|adapt|shadow|experiment|requests\/[^/]+)$/
 
 /** True if reading needs no authentication. */
 export function isOpenPath(path: string, dashboard: Dashboard): boolean {

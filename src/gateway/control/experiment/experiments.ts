@@ -8,6 +8,7 @@ import { randomBytes } from 'node:crypto'
 import { type EndedStream, type SlotFigures, SlotRecord } from '../../../math/switchback.ts'
 import type { PolicyName } from '../../../policy/decode-policy.ts'
 import { Refusal } from '../../http/refusal.ts'
+import type { LiveExperiment } from '../../observe/insight/wire.ts'
 import type { Log } from '../../observe/log/log.ts'
 import type { RoutingControl, RoutingHold } from '../../routing/routing-control.ts'
 
@@ -19,15 +20,10 @@ export interface ExperimentsOptions {
   readonly nowMs?: () => number
 }
 
-export interface ExperimentView {
-  readonly running: boolean
+export interface ExperimentView extends LiveExperiment {
   readonly id?: string
   readonly policies?: readonly PolicyName[]
-  /** Number of the current slot, from 1; 0 before the first. */
-  readonly slot?: number
-  /** The policy in force. */
   readonly policy: PolicyName
-  /** The policy that is restored at the end. */
   readonly restores?: PolicyName
   readonly leaseMs?: number
   /** The slot that this request has ended. */

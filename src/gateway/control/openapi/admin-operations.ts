@@ -162,7 +162,11 @@ export const ADMIN_OPERATIONS: readonly Operation[] = [
     body: { required: false, content: json('RefitOrder', { workers: 4 }) },
     refuses: ['ELDR_REFIT_REFUSED', 'ELDR_EXPERIMENT_RUNNING', ...READ],
   }),
-  { ...look('/eldr/experiment', 'getExperiment', 'The running experiment', 'Experiment'), tag: 'routing' },
+  {
+    ...look('/eldr/experiment', 'getExperiment', 'The running experiment', 'Experiment'),
+    tag: 'routing',
+    access: 'viewer',
+  },
   {
     method: 'post',
     path: '/eldr/experiment',
@@ -264,7 +268,10 @@ export const ADMIN_OPERATIONS: readonly Operation[] = [
     parameters: [id('request', 'mine-1')],
     refuses: ['ELDR_REQUEST_UNKNOWN', 'ELDR_NOT_FOUND'],
   },
-  look('/eldr/shadow', 'getShadow', 'What shadow policies would have decided', 'Shadow'),
+  {
+    ...look('/eldr/shadow', 'getShadow', 'What shadow policies would have decided', 'Shadow'),
+    access: 'viewer',
+  },
   look('/eldr/config', 'getConfig', 'Current settings, with secrets masked', 'ConfigView'),
   follow('/eldr/events', 'followEvents', 'Stream of decisions and changes', {
     decision: 'Decision',

@@ -16,7 +16,7 @@ import { LOG_LEVELS } from '../../config/settings.ts'
 import type { LogLevelView } from '../../observe/log/log-level.ts'
 import type { SourceStatus } from '../discovery/discovery.ts'
 import type { ReplicaStatus } from '../../observe/replica-status.ts'
-import type { ShadowRow, ShadowView } from '../../observe/shadow-counts.ts'
+import type { ShadowRow, ShadowView } from '../../observe/insight/wire.ts'
 import type { RoutingView } from '../../routing/routing-control.ts'
 import { count, milliseconds, schemaFor } from './typed-schema.ts'
 

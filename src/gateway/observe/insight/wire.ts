@@ -301,3 +301,40 @@ export interface AdaptSwap {
   readonly p99BeforeMs?: number
   readonly p99AfterMs?: number
 }
+
+export type ShadowState = 'deciding' | 'waiting' | 'failed'
+
+export interface ShadowRow {
+  readonly policy: string
+  /** waiting: something that it needs is missing. failed: it threw, and is out until the next change. */
+  readonly state: ShadowState
+  readonly why?: string
+  readonly decisions: number
+  readonly agreed: number
+  readonly judged: number
+  /** Means over the judged decisions. Absent without any. */
+  readonly experts?: { readonly shadow: number; readonly inForce: number }
+  readonly stepUs?: { readonly shadow: number; readonly inForce: number }
+}
+
+/** `GET /eldr/shadow`: what shadow policies would have decided. */
+export interface ShadowView {
+  /** The policy in force. */
+  readonly inForce: string
+  readonly sinceMs: number
+  /** Decisions of the policy in force since then; shadow policies rest while their time is spent. */
+  readonly requests: number
+  readonly shadows: readonly ShadowRow[]
+}
+
+/** What the dashboard shows of `GET /eldr/experiment`. */
+export interface LiveExperiment {
+  readonly running: boolean
+  readonly policies?: readonly string[]
+  /** Number of the current slot, from 1; 0 before the first. */
+  readonly slot?: number
+  /** The policy in force. */
+  readonly policy: string
+  /** The policy that is restored at the end. */
+  readonly restores?: string
+}
