@@ -83,6 +83,9 @@ interface PolicyChange {
   readonly prefillPolicy?: PrefillPolicyName
 }
 
+/** A worker without streams has the cost of the cluster. */
+const NO_WORKER = -1
+
 /** Workers join and leave in groups: a refit waits until nothing has changed for this long. */
 const REFIT_DELAY_MS = 500
 
@@ -143,10 +146,14 @@ export class RoutingControl {
   }
 
   /** Learnt cost of a step of a decode worker, in microseconds; undefined before its first streams. */
-  stepCostOf(index: number): (UnionCost & { readonly streams: number }) | undefined {
+  stepCostOf(
+    index: number,
+  ): (UnionCost & { readonly streams: number; readonly timeRatio: number }) | undefined {
     const { learnt } = this.#options
     const streams = learnt?.streams(index) ?? 0
-    return streams === 0 ? undefined : { ...learnt!.of(index), streams }
+    if (streams === 0) return undefined
+    const cost = learnt!.of(index)
+    return { ...cost, streams, timeRatio: cost.base / learnt!.of(NO_WORKER).base }
   }
 
   /** The table for the settings, before there is a router. */
