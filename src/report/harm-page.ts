@@ -2,6 +2,7 @@
  * docs/evidence/harm.md, from docs/evidence/results/harm.json, which `bench/harm.mjs` writes, and
  * harm-live.json, from `eldr bench --sweep`.
  */
+import { BAND } from '../policy/band.ts'
 import type { Interval } from '../sim/confidence.ts'
 import { BOUND, keepsBound } from '../sim/drift/bound.ts'
 import { markdownTable } from './markdown-table.ts'
@@ -167,6 +168,8 @@ function summaryTable(rows: readonly HarmRow[], policies: readonly string[]): st
   )
 }
 
+/** The policy whose gain the others are compared with. */
+const PAPERS_RULE: string = BAND.name
 /** With a matching artifact, a policy must keep at least this share of band's p50 gain. */
 const MIN_GAIN_KEPT = 0.95
 
@@ -183,10 +186,10 @@ export interface GainKept {
 export function gainsKept(rows: readonly HarmRow[]): GainKept[] {
   const matched = rows.filter(({ artifact }) => artifact === 'matched').toSorted(byArtifact)
   return matched
-    .filter(({ policy }) => policy !== 'band')
+    .filter(({ policy }) => policy !== PAPERS_RULE)
     .map(row => {
       const isSameCell = ({ policy, mix, rate }: HarmRow) =>
-        policy === 'band' && mix === row.mix && rate === row.rate
+        policy === PAPERS_RULE && mix === row.mix && rate === row.rate
       const band = matched.find(isSameCell)!
       const share = row.p50.mean / band.p50.mean
       return { row, band, share, met: share >= MIN_GAIN_KEPT }
@@ -197,7 +200,7 @@ const cellOf = ({ mix, batch }: HarmRow) => `${mix}, batch ${fixed(batch, 0)}`
 
 function gainTable(rows: readonly HarmRow[], policies: readonly string[]): string {
   const gains = gainsKept(rows)
-  const others = policies.filter(policy => policy !== 'band')
+  const others = policies.filter(policy => policy !== PAPERS_RULE)
   return markdownTable(
     ['traffic', '`band` p99', ...others.flatMap(policy => [`\`${policy}\` keeps`, `\`${policy}\` p99`])],
     1,
