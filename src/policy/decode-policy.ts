@@ -55,6 +55,8 @@ export interface PolicyDescriptor {
   readonly herds: boolean
   /** True if it prices `holder` itself; for all others a holder counts as less loaded (prefer-holder.ts). */
   readonly pricesHolder?: true
+  /** With a smaller τ it can cost much more than joining the shortest queue; absent if no τ bounds it. */
+  readonly minBoundedTau?: number
   /** What the text after @ sets in a study: `eldr@0.2`, `union@true`. */
   readonly setting?: 'tau' | 'prediction'
   /** Called only if `missingFor` finds nothing. */
