@@ -65,6 +65,22 @@ describe('docs/evidence/harm.md', () => {
     expect(new Set(gains.filter(({ met }) => !met).map(({ row }) => row.rate))).toEqual(new Set([300]))
   })
 
+  it('has the figures that the hand-written pages quote', () => {
+    const page = (name: string) => docs(`../${name}`)
+    const worst = (name: string, of: 'p50' | 'p99') =>
+      100 * Math.max(...figures.rows.filter(({ policy }) => policy === name).map(row => row[of].mean))
+    const kept = gainsKept(single)
+      .filter(({ row }) => row.policy === 'eldr')
+      .map(({ share }) => 100 * share)
+    expect(page('guides/policies.md')).toContain(`p99 rose by up to ${worst('band', 'p99').toFixed(0)} %`)
+    expect(page('start/concepts.md')).toContain(
+      `cost ${worst('eldr', 'p50').toFixed(1)} % at p50 and ${worst('eldr', 'p99').toFixed(1)} % at p99`,
+    )
+    expect(page('start/concepts.md')).toContain(
+      `keeps ${Math.min(...kept).toFixed(0)} to ${Math.max(...kept).toFixed(0)} % of`,
+    )
+  })
+
   it('says so if a policy keeps the gain in every cell, or if band is above the bound', () => {
     const changed = (change: (row: HarmRow) => HarmRow) =>
       harmPage({ ...figures, rows: figures.rows.map(change) }, live)
