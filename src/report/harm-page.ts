@@ -2,9 +2,8 @@
  * docs/evidence/harm.md, from docs/evidence/results/harm.json, which `bench/harm.mjs` writes, and
  * harm-live.json, from `eldr bench --sweep`.
  */
-import { BAND } from '../policy/band.ts'
 import type { Interval } from '../sim/confidence.ts'
-import { BOUND, keepsBound } from '../sim/drift/bound.ts'
+import { BOUND, keepsBound, PAPERS_RULE } from '../sim/drift/bound.ts'
 import { markdownTable } from './markdown-table.ts'
 import { fixed, whole } from './numbers.ts'
 
@@ -168,8 +167,6 @@ function summaryTable(rows: readonly HarmRow[], policies: readonly string[]): st
   )
 }
 
-/** The policy whose gain the others are compared with. */
-const PAPERS_RULE: string = BAND.name
 /** With a matching artifact, a policy must keep at least this share of band's p50 gain. */
 const MIN_GAIN_KEPT = 0.95
 
