@@ -79,7 +79,7 @@ describe('eldr simulate --drift', () => {
     [['none.json'], /none\.json/],
     [['burst', '--artifact', 'a'], /--artifact with --drift/],
     [['burst', '--foreign', 'a'], /--foreign without --trace/],
-    [['burst', '--policies', 'best'], /policy "best"/],
+    [['burst', '--policies', 'best'], /policy "best".*union@true.*union@learnt/s],
     [['burst', '--topology', '16'], /topology "16"/],
     [['swapped', '--trace', shipped('lab16-task.evaluation')], /scenario swapped without --foreign/],
     [['burst', '--trace', shipped('tiny6-prompts.evaluation'), '--calibration', 'none'], /none/],

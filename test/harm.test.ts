@@ -1,7 +1,13 @@
 /** docs/evidence/harm.md: the page, and the bound that it shows. */
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
-import { type HarmFigures, harmPage, type HarmRow, type LiveHarm } from '../src/report/harm-page.ts'
+import {
+  gainsKept,
+  type HarmFigures,
+  harmPage,
+  type HarmRow,
+  type LiveHarm,
+} from '../src/report/harm-page.ts'
 
 const docs = (name: string) => readFileSync(new URL(`../docs/evidence/${name}`, import.meta.url), 'utf8')
 const figures = JSON.parse(docs('results/harm.json')) as HarmFigures
@@ -40,6 +46,52 @@ describe('docs/evidence/harm.md', () => {
     const matched = single.filter(({ artifact }) => artifact === 'matched')
     const of = (name: string) => mean(matched.filter(({ policy }) => policy === name))
     expect(of('eldr')).toBeLessThan(0.95 * of('band'))
+  })
+
+  it('says in which cells eldr and union keep less than 95 % of the gain of band', () => {
+    const gains = gainsKept(single)
+    expect(gains).toHaveLength(2 * 3 * 2)
+    const page = harmPage(figures, live)
+    for (const { row, band, share, met } of gains) {
+      expect([band.policy, band.mix, band.rate]).toEqual(['band', row.mix, row.rate])
+      expect(share).toBeCloseTo(row.p50.mean / band.p50.mean, 12)
+      expect(met).toBe(share >= 0.95)
+      expect(page).toContain(`${(100 * share).toFixed(1)} %, ${met ? 'met' : '**missed**'}`)
+    }
+    const [, missed = ''] = /^Missed at (.*?)\. /m.exec(page)!
+    for (const { row, met } of gains.filter(({ row: { policy } }) => policy === 'union'))
+      expect(missed.includes(`${row.mix}, batch ${row.batch.toFixed(0)}`)).toBe(!met)
+    // Only the smallest batches miss it.
+    expect(new Set(gains.filter(({ met }) => !met).map(({ row }) => row.rate))).toEqual(new Set([300]))
+  })
+
+  it('has the figures that the hand-written pages quote', () => {
+    const page = (name: string) => docs(`../${name}`)
+    const worst = (name: string, of: 'p50' | 'p99') =>
+      100 * Math.max(...figures.rows.filter(({ policy }) => policy === name).map(row => row[of].mean))
+    const kept = gainsKept(single)
+      .filter(({ row }) => row.policy === 'eldr')
+      .map(({ share }) => 100 * share)
+    expect(page('guides/policies.md')).toContain(`p99 rose by up to ${worst('band', 'p99').toFixed(0)} %`)
+    expect(page('start/concepts.md')).toContain(
+      `cost ${worst('eldr', 'p50').toFixed(1)} % at p50 and ${worst('eldr', 'p99').toFixed(1)} % at p99`,
+    )
+    expect(page('start/concepts.md')).toContain(
+      `keeps ${Math.min(...kept).toFixed(0)} to ${Math.max(...kept).toFixed(0)} % of`,
+    )
+  })
+
+  it('says so if a policy keeps the gain in every cell, or if band is above the bound', () => {
+    const changed = (change: (row: HarmRow) => HarmRow) =>
+      harmPage({ ...figures, rows: figures.rows.map(change) }, live)
+    const best = { mean: -0.2, half: 0, count: 10 }
+    expect(changed(row => (row.policy === 'band' ? row : { ...row, p50: best }))).toContain(
+      'Met in every cell.',
+    )
+    const bad = { mean: 0.1, half: 0, count: 10 }
+    expect(changed(row => (row.policy === 'band' ? { ...row, p99: bad } : row))).toContain(
+      'The bound is the reason',
+    )
   })
 
   it('shows that a swapped artifact costs no more than the bound on the embedded cluster, except under band', () => {

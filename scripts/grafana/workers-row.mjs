@@ -101,7 +101,7 @@ export const workers = {
     graph(
       'Learnt cost of a step',
       's',
-      'What union expects of a decode step: an empty batch, each active expert (all layers), each request.',
+      'What union expects of a decode step: an empty batch, each active expert (all layers), each request. Their proportion is mostly that of the profile.',
       [
         { expr: `avg by (worker) (${ofWorkers('eldr_step_cost_base_seconds')})`, legend: '{{worker}} base' },
         {
@@ -113,6 +113,12 @@ export const workers = {
           legend: '{{worker}} per request',
         },
       ],
+    ),
+    graph(
+      'Learnt time of a step over the cluster’s',
+      'none',
+      'Under union, for the same batch: a worker at 1.5 takes 1.5 times as long as the cluster.',
+      [{ expr: `avg by (worker) (${ofWorkers('eldr_step_cost_speed_ratio')})`, legend: '{{worker}}' }],
     ),
     graph('Connections to workers', 'none', 'Busy and idle connections.', [
       { expr: sum('state, leg', ofWorkers('eldr_worker_connections')), legend: '{{leg}} {{state}}' },

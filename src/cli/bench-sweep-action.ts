@@ -86,10 +86,10 @@ const NOTES = [
 /** A gateway cannot know the future, so variants such as union@true run only in the simulator. */
 function checkPolicy(name: string): void {
   const variant = parseVariant(name)
-  if (variant === undefined || variant.foresight !== undefined)
+  if (variant === undefined || variant.foresight !== undefined || variant.cost !== undefined)
     throw usageError(
       `policy ${JSON.stringify(name)}`,
-      'a policy of the gateway, or eldr@TAU',
+      'a policy of the gateway, band@TAU or eldr@TAU',
       'Choose another policy.',
     )
 }

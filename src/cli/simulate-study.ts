@@ -2,7 +2,7 @@
 import { POLICIES } from '../policy/decode-policy.ts'
 import type { StudyData } from '../sim/study.ts'
 import { parseTopology, type Topology } from '../sim/topology.ts'
-import { parseVariant } from '../sim/variant.ts'
+import { COSTS, FORESIGHTS, parseVariant } from '../sim/variant.ts'
 import { usageError } from './options.ts'
 import { DEFAULTS, type SimulateFlags } from './simulate.ts'
 
@@ -54,7 +54,7 @@ export function checkPolicies(policies: readonly string[]): void {
   if (unknown === undefined) return
   throw usageError(
     `policy ${JSON.stringify(unknown)}`,
-    `one of ${POLICIES.join(', ')}, or eldr@TAU`,
+    `one of ${POLICIES.join(', ')}; band@TAU or eldr@TAU; ${[...FORESIGHTS, ...COSTS].map(setting => `union@${setting}`).join(', ')}`,
     'Choose one of these.',
   )
 }

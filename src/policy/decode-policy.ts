@@ -1,11 +1,12 @@
 /**
  * A decode policy picks the worker that decodes a request.
  *
- * It is pure and synchronous: everything it may look at is passed in, and its decision is returned. The
- * gateway and the simulator run the same objects, so a study measures what is served. State about the cluster
- * changes only in `dispatched` and `released`, which are called once each per request. After the last
- * release, state about load is bit for bit what it was before the first dispatch; state about traffic (the
- * position of `round_robin`, the usual cosines of `eldr`, the learnt costs of `union`) stays.
+ * It is synchronous: everything it may look at is passed in, and its decision is returned. The gateway and
+ * the simulator run the same objects, so a study measures what is served. State about load changes only in
+ * `dispatched` and `released`, which are called once each per request: after the last release it is bit for
+ * bit what it was before the first dispatch. State about traffic (the position of `round_robin`, the usual
+ * cosines of `eldr`, the learnt costs of `union` and what it saw for them) may also change in `pick`, and
+ * stays.
  */
 import type { Artifact } from '../fit/artifact.ts'
 import { BAND } from './band.ts'
@@ -54,6 +55,8 @@ export interface PolicyDescriptor {
   readonly herds: boolean
   /** True if it prices `holder` itself; for all others a holder counts as less loaded (prefer-holder.ts). */
   readonly pricesHolder?: true
+  /** With a smaller τ it can cost much more than joining the shortest queue; absent if no τ bounds it. */
+  readonly minBoundedTau?: number
   /** What the text after @ sets in a study: `eldr@0.2`, `union@true`. */
   readonly setting?: 'tau' | 'prediction'
   /** Called only if `missingFor` finds nothing. */

@@ -64,8 +64,8 @@ describe('the cost of a step', () => {
     await start({ policy: 'union' })
     expect(await metric('eldr_step_cost_base_seconds')).toEqual({})
     await streams(60)
-    const [base, perExpert, perRequest, counted] = await Promise.all(
-      ['base_seconds', 'per_expert_seconds', 'per_request_seconds', 'streams'].map(part =>
+    const [base, perExpert, perRequest, ratio, counted] = await Promise.all(
+      ['base_seconds', 'per_expert_seconds', 'per_request_seconds', 'speed_ratio', 'streams'].map(part =>
         metric(`eldr_step_cost_${part}`),
       ),
     )
@@ -75,6 +75,11 @@ describe('the cost of a step', () => {
       expect(cost['fast']).toBeGreaterThan(0)
       expect(cost['slow']).toBeGreaterThan(cost['fast']!)
     }
+    // The proportion of the parts is that of the cluster, so the ratio of workers is the same for each part.
+    for (const cost of [base!, perExpert!, perRequest!])
+      expect(cost['slow']! / cost['fast']!).toBeCloseTo(ratio!['slow']! / ratio!['fast']!, 6)
+    expect(ratio!['fast']).toBeLessThan(1)
+    expect(ratio!['slow']).toBeGreaterThan(1)
     // A step takes its base and more: 8 ms on the fast worker, and later if the machine is busy.
     expect(base!['fast']).toBeGreaterThan(0.000_5)
     expect(base!['slow']).toBeLessThan(0.1)

@@ -6,7 +6,7 @@
 import type { Registry, RegistryEvent } from '../../cluster/registry.ts'
 import { EldrError } from '../../errors.ts'
 import { missingFor } from '../../policy/create-policy.ts'
-import type { PolicyName, PolicyOptions } from '../../policy/decode-policy.ts'
+import { descriptorOf, type PolicyName, type PolicyOptions } from '../../policy/decode-policy.ts'
 import type { LearntCosts } from '../../policy/learnt-costs.ts'
 import type { UnionCost } from '../../policy/step-cost.ts'
 import {
@@ -83,6 +83,9 @@ interface PolicyChange {
   readonly prefillPolicy?: PrefillPolicyName
 }
 
+/** A worker without streams has the cost of the cluster. */
+const NO_WORKER = -1
+
 /** Workers join and leave in groups: a refit waits until nothing has changed for this long. */
 const REFIT_DELAY_MS = 500
 
@@ -143,16 +146,23 @@ export class RoutingControl {
   }
 
   /** Learnt cost of a step of a decode worker, in microseconds; undefined before its first streams. */
-  stepCostOf(index: number): (UnionCost & { readonly streams: number }) | undefined {
+  stepCostOf(
+    index: number,
+  ): (UnionCost & { readonly streams: number; readonly timeRatio: number }) | undefined {
     const { learnt } = this.#options
     const streams = learnt?.streams(index) ?? 0
-    return streams === 0 ? undefined : { ...learnt!.of(index), streams }
+    if (streams === 0) return undefined
+    const cost = learnt!.of(index)
+    return { ...cost, streams, timeRatio: cost.base / learnt!.of(NO_WORKER).base }
   }
 
   /** The table for the settings, before there is a router. */
   firstTable(): RoutingTable {
     const result = this.#createTable(this.#plan)
-    if (result.kind === 'ok') return this.#inForce(result.table)
+    if (result.kind === 'ok') {
+      this.#warnOfTau()
+      return this.#inForce(result.table)
+    }
     throw new EldrError('ELDR_USAGE', {
       found: `policy ${this.policy}`,
       expected: result.missing,
@@ -205,8 +215,10 @@ export class RoutingControl {
 
   #setPolicy({ policy, tau, prefillPolicy }: PolicyChange): RoutingView {
     const { policy: before } = this.#plan
-    if (policy !== undefined || tau !== undefined)
+    if (policy !== undefined || tau !== undefined) {
       this.#apply({ ...this.#plan, policy: policy ?? before, tau: tau ?? this.#plan.tau })
+      this.#warnOfTau()
+    }
     if (prefillPolicy !== undefined && prefillPolicy !== this.#prefillPolicyName) {
       this.#prefillPolicyName = prefillPolicy
       this.#prefillPolicy = this.#createPrefillPolicy()
@@ -281,6 +293,16 @@ export class RoutingControl {
 
   #refuseIfHeld(): void {
     if (this.#held !== undefined) throw new Refusal('ELDR_EXPERIMENT_RUNNING', { words: this.#held })
+  }
+
+  #warnOfTau(): void {
+    const { policy, tau } = this.#plan
+    const { minBoundedTau = 0 } = descriptorOf(policy)
+    if (tau < minBoundedTau)
+      this.#options.log.warn(
+        { policy, tau, minBoundedTau },
+        'tau is too small to bound the cost of the policy',
+      )
   }
 
   #createPrefillPolicy(): PrefillPolicy {

@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { pino } from 'pino'
 import { afterAll, describe, expect, it } from 'vitest'
 import { shipped } from '../../../test/data.ts'
+import { smallArtifact } from '../../../test/gateway/admin-support.ts'
 import { failure, temporaryFolder } from '../../../test/trace-support.ts'
 import { Registry } from '../../cluster/registry.ts'
 import { LoadTracker } from '../../cluster/tickets.ts'
@@ -68,6 +69,26 @@ describe('routing from settings', () => {
       'ELDR_FILE_WRONG_KIND',
     )
     expect((await failure('--artifact', () => start({ policy: 'eldr' }))).code).toBe('ELDR_USAGE')
+  })
+
+  it('warns at the start and after changes if τ is too small for the bound of eldr', async () => {
+    const { path } = await smallArtifact(folder.path, 2)
+    const { control, lines } = await start({ policy: 'eldr', tau: 0.02, artifact: path })
+    const warned = () =>
+      lines
+        .filter(({ msg }) => String(msg).startsWith('tau is too small'))
+        .map(({ level, tau }) => [level, tau])
+    expect(warned()).toEqual([[40, 0.02]])
+    control.setPolicy({ tau: 0.05 })
+    control.setPolicy({ policy: 'band', tau: 0 })
+    expect(warned()).toHaveLength(1)
+    control.setPolicy({ policy: 'eldr' })
+    control.setPolicy({ prefillPolicy: 'round_robin' })
+    expect(warned()).toEqual([
+      [40, 0.02],
+      [40, 0],
+    ])
+    control.close()
   })
 
   it('logs rejected counts once per minute and reason, not for every request', async () => {

@@ -2,6 +2,7 @@
  * The bound on what a policy may cost against joining the shortest queue, on any traffic: means over seeds of
  * the change of TPOT.
  */
+import { BAND } from '../../policy/band.ts'
 import { JSQ } from '../../policy/jsq.ts'
 import { type Interval, meanInterval } from '../confidence.ts'
 import { changeAgainst, over, type SweepPoint } from '../sweep.ts'
@@ -11,6 +12,8 @@ export const BOUND = { p50: 0.01, p99: 0.03 } as const
 
 /** The policy that all others are compared with. */
 export const BASELINE: string = JSQ.name
+/** The policy without a bound, whose gain those with a bound must keep. */
+export const PAPERS_RULE: string = BAND.name
 
 /** One policy in one scenario, on one traffic, at one rate: means over seeds with 95 % intervals. */
 export interface DriftFigures {

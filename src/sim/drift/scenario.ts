@@ -6,8 +6,8 @@
 /**
  * Which trace the artifact is fitted on. own: the calibration trace of the traffic; foreign: of other
  * traffic; unseen: the own one without a domain; shuffled: the own one of a model whose experts have other
- * numbers; noise: requests that have nothing in common. The last two are of the own one: with random
- * centroids; with random centroids, signatures and decode patterns.
+ * numbers; noise: requests that have nothing in common; centroids: the own one with random centroids; random:
+ * the own one with random centroids, signatures and decode patterns.
  */
 export const ARTIFACT_KINDS = [
   'own',

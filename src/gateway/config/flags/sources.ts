@@ -166,7 +166,7 @@ export const SOURCES: readonly Source[] = [
     '--tau <number>',
     'routing.tau',
     number,
-    'weight of load against similarity, for eldr and band (default: 0.1)',
+    'weight of load against similarity, for eldr and band; eldr’s bound was tested at 0.1, smaller values give it up (default: 0.1)',
   ),
   flag('--profile <name>', 'routing.profile', text, 'cost profile of union: a name in profiles/ or a path'),
   flag(

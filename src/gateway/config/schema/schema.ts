@@ -246,7 +246,7 @@ const routing = z.strictObject({
     .max(MAX_TAU)
     .default(0.1)
     .describe(
-      'Weight of load against similarity. eldr: a worker whose cosine is this much higher may have a sixth of the mean load more, in small batches less. band: candidates are workers whose cosine is at most this far below the best.',
+      'Weight of load against similarity. eldr: a worker whose cosine is this much higher may have a sixth of the mean load more, in small batches less; the bound on what eldr can cost against jsq was tested at 0.1, and smaller values give it up (the gateway warns below 0.05). band: candidates are workers whose cosine is at most this far below the best.',
     ),
   artifact: file('an artifact of `eldr fit`')
     .optional()

@@ -146,7 +146,9 @@ export const policyChange = z
       .min(0)
       .max(MAX_TAU)
       .optional()
-      .describe('Weight of load against similarity, for eldr and band.'),
+      .describe(
+        'Weight of load against similarity, for eldr and band. The bound of eldr was tested at 0.1; smaller values give it up, and below 0.05 the gateway logs a warning.',
+      ),
     prefillPolicy: spellings(PREFILL_POLICIES).optional().describe('Prefill policy.'),
   })
   .meta({ minProperties: 1 })

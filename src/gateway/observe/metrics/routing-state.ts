@@ -3,6 +3,8 @@ interface StepCost {
   readonly perExpert: number
   readonly perRequest: number
   readonly streams: number
+  /** Time of a step over that of the cluster. */
+  readonly timeRatio: number
 }
 
 /** What metrics show of the routing in force. `routing/routing-control.ts` provides it. */
