@@ -79,7 +79,7 @@ ${Object.entries(ARTIFACTS)
 
 ${summaryTable(single, policies)}
 
-*Worst* is the highest mean of any cell and any artifact. \`union\` is the default: it meets the bound, has the lowest tail with one gateway or a shared view, and keeps most of its gain without a matching artifact. Gateways that share nothing should use \`eldr\`.
+*Worst* is the highest mean of any cell and any artifact. \`union\` is the default: it meets the bound, has the lowest tail with one gateway or a shared view, and keeps most of its gain without a matching artifact. Gateways that share nothing should use \`eldr\`. Here \`union\` knows the cost of a step; [drift.md](drift.md) also has it as a gateway runs it by default, with learnt costs.
 
 ## Gain kept
 
@@ -139,7 +139,7 @@ ${markdownTable(
 \`\`\`sh
 npx eldr fit data/lab16-lang.calibration.safetensors -k 4 -o lang.artifact.safetensors
 npx eldr bench --sweep --trace data/lab16-task.evaluation.safetensors --artifact lang.artifact.safetensors \\
-  --policies jsq,band,eldr,union --rates 50 --requests 1200 --topology 2P4D --profile h200-qwen3-30b-a3b
+  --policies jsq,band,eldr,union --rates 90 --requests 1500 --topology 2P4D --profile h200-qwen3-30b-a3b
 \`\`\``
 }
 
