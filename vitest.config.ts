@@ -1,10 +1,17 @@
 import { availableParallelism } from 'node:os'
 import { configDefaults, defineConfig } from 'vitest/config'
 
+/** Run by `npm run test:processes`: `npm test` ends within five minutes on two cores. */
+export const LONG = [
+  'test/gateway/experiment.test.ts',
+  'test/gateway/processes.test.ts',
+  'test/worker/conversations.test.ts',
+]
+
 export default defineConfig({
   test: {
     include: ['src/**/*.test.ts', 'test/**/*.test.ts'],
-    exclude: [...configDefaults.exclude, 'test/processes/**'],
+    exclude: [...configDefaults.exclude, 'test/processes/**', ...LONG],
     globalSetup: ['test/build.ts'],
     reporters: process.env['CI'] === undefined ? ['default'] : ['default', './test/plain-summary.ts'],
     // Three even on two cores: half of the time is spent waiting for processes and sockets.
