@@ -90,9 +90,11 @@ describe('metrics', () => {
       throw new Error('values are not read')
     })
     const unseen = gateway.definitions.map(({ name }) => name).filter(name => !shown.includes(name))
-    // The breaker panel covers the first, the collector shows traces, GET /eldr/shadow shows shadow policies,
-    // alerts cover discovery and replicas; the rest is for debugging one gateway.
+    // The first has no value before a refit (GET /eldr/adapt shows it), the breaker panel covers the second,
+    // the collector shows traces, GET /eldr/shadow shows shadow policies, alerts cover discovery and
+    // replicas; the rest is for debugging one gateway.
     expect(unseen.toSorted()).toEqual([
+      'eldr_adapt_predicted_gain',
       'eldr_breaker_transitions_total',
       'eldr_discovery_changes_total',
       'eldr_discovery_last_success_seconds',

@@ -98,12 +98,6 @@ export const routing = {
       'Drift, judged refits, swaps and what became of them, per five minutes.',
       [{ expr: sum('event', `increase(${of('eldr_adapt_events_total')}[5m])`), legend: '{{event}}' }],
     ),
-    graph(
-      'Predicted gain of a refit',
-      'percentunit',
-      'Share of the time of a decode step that the last refit on live requests should save.',
-      [{ expr: of('eldr_adapt_predicted_gain'), legend: '{{instance}}' }],
-    ),
     graph('Live sample', 'none', 'Requests in the sample that a refit uses.', [
       { expr: of('eldr_adapt_sample_requests'), legend: '{{instance}}' },
     ]),

@@ -181,7 +181,7 @@ describe('an experiment', () => {
     expect(errorOf(await start({ policies: ['fastest'] }))).toBe('400 ELDR_BAD_REQUEST')
     const { json } = await start({ policies: ['union'] })
     const put = (body: object) => call(cluster, 'PUT', `/eldr/experiment/${json.id}`, body)
-    expect(errorOf(await put({ policy: 'jsq' }))).toBe('400 ELDR_BAD_REQUEST')
+    expect(errorOf(await put({ policy: 'jsq' }))).toBe('409 ELDR_EXPERIMENT_REFUSED')
     expect(errorOf(await put({ washoutMs: 5 }))).toBe('400 ELDR_BAD_REQUEST')
     expect(await policy()).toBe('jsq')
     await cluster.stop()

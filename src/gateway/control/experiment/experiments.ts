@@ -102,7 +102,7 @@ export class Experiments {
     if (next === undefined) return this.view()
     const { policy, tau = running.before.tau, washoutMs } = next
     if (!running.policies.includes(policy))
-      throw new Refusal('ELDR_BAD_REQUEST', {
+      throw new Refusal('ELDR_EXPERIMENT_REFUSED', {
         words: `policy must be one of the experiment’s: ${running.policies.join(', ')}.`,
         param: 'policy',
       })

@@ -212,7 +212,7 @@ export const ADMIN_OPERATIONS: readonly Operation[] = [
     description: 'Ends the current slot and returns its measurements. An empty body only renews the lease.',
     parameters: [EXPERIMENT_ID],
     body: { required: false, content: json('ExperimentSlot', { policy: 'jsq', washoutMs: 15_000 }) },
-    refuses: ['ELDR_EXPERIMENT_UNKNOWN', 'ELDR_NOT_FOUND', ...READ],
+    refuses: ['ELDR_EXPERIMENT_UNKNOWN', 'ELDR_EXPERIMENT_REFUSED', 'ELDR_NOT_FOUND', ...READ],
   },
   {
     ...look(
