@@ -276,11 +276,14 @@ export const newExperiment = z
   .describe('An experiment to start.')
 
 export const experimentSlot = z
-  .strictObject({
-    policy: spellings(POLICIES).optional().describe('Policy of the next slot.'),
-    tau: z.number().min(0).max(MAX_TAU).optional().describe('τ of the slot. Default: as before.'),
-    washoutMs: z.int().min(0).max(MAX_WASHOUT_MS).optional().describe('Part of the slot not measured.'),
-  })
+  .union([
+    z.strictObject({}),
+    z.strictObject({
+      policy: spellings(POLICIES).describe('Policy of the next slot.'),
+      tau: z.number().min(0).max(MAX_TAU).optional().describe('τ of the slot. Default: as before.'),
+      washoutMs: z.int().min(0).max(MAX_WASHOUT_MS).optional().describe('Part of the slot not measured.'),
+    }),
+  ])
   .describe('The next slot. Empty: renew the lease only.')
 
 export const logLevelChange = z
