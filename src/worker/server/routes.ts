@@ -80,6 +80,8 @@ function decoded(ctx: WorkerContext, request: IncomingMessage, response: ServerR
   const after = new URL(request.url ?? '/', 'http://worker').searchParams.get('after') ?? '0'
   if (!/^\d{1,15}$/.test(after)) throw badRequest('after must be a whole number.', 'after')
   const log = (namedRank(ctx, request) ?? ctx).decoded
+  // Asked every few seconds: a connection that is kept for that would never look idle.
+  response.setHeader('connection', 'close')
   sendJson(response, 200, JSON.stringify(log.since(Number(after))))
 }
 
