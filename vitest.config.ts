@@ -5,7 +5,9 @@ import { configDefaults, defineConfig } from 'vitest/config'
 export const LONG = [
   'test/gateway/experiment.test.ts',
   'test/gateway/processes.test.ts',
+  'test/up/demo.test.ts',
   'test/worker/conversations.test.ts',
+  'test/worker/faults.test.ts',
 ]
 
 export default defineConfig({
