@@ -102,6 +102,14 @@ describe('docs/evidence/harm.md', () => {
       expect(p99).toBeLessThan(1.03 * base.p99)
     }
     expect(band.p50).toBeGreaterThan(1.2 * base.p50)
+    // The simulator predicts each change of the median to within two points.
+    const [first] = live.cells
+    for (const cell of live.cells) {
+      const changes = [cell.live, cell.simulated].map(
+        ({ tpotMs }, at) => tpotMs.p50 / [first!.live, first!.simulated][at]!.tpotMs.p50,
+      )
+      expect(Math.abs(changes[0]! - changes[1]!)).toBeLessThan(0.02)
+    }
     expect(live.cells.every(({ live: { requests } }) => requests.failed === 0)).toBe(true)
   })
 })
