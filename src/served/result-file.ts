@@ -257,15 +257,15 @@ export type Conditions = z.infer<typeof conditions>
 export type ServedSteps = z.infer<typeof steps>
 export type ServedRun = z.infer<typeof run>
 
-const KINDS: ReadonlySet<unknown> = new Set(schema.options.map(({ shape }) => shape.kind.value))
+/** Kinds of results that no page uses: hashes of traces and clusters. */
+const UNUSED: ReadonlySet<unknown> = new Set(['prepare'])
 
 /**
- * Throws with the file and the field that is wrong. Undefined for kinds of results that are not used here,
- * such as those of a preparation.
+ * Throws with the file and the field that is wrong. Undefined for kinds of results that are not used here.
  */
 export function parseServedResult(file: string, value: unknown): ServedResult | undefined {
   const { format, kind } = Object(value) as { format?: unknown; kind?: unknown }
-  if (format === SERVED_FORMAT && typeof kind === 'string' && !KINDS.has(kind)) return undefined
+  if (format === SERVED_FORMAT && UNUSED.has(kind)) return undefined
   const parsed = schema.safeParse(value)
   if (!parsed.success) {
     const [first] = parsed.error.issues
