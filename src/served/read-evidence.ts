@@ -7,14 +7,12 @@ import type { GpuEvidence } from './gpu-page.ts'
 import { parsePrediction } from './prediction.ts'
 import type { HashedPrediction } from './prediction-section.ts'
 import type { ProfiledShape } from './profile-section.ts'
-import { parseServedResult, type ResultOf, type ServedResult } from './result-file.ts'
+import { parseServedResult, RENAMED_AT, type ResultOf, type ServedResult } from './result-file.ts'
 import { resultText, writtenName } from '../report/result-text.ts'
 import { servedProfile } from './served-profile.ts'
 
 /** Simulations, made before the runs or after them; the others are results. */
 const SIMULATED = /^(predicted|simulated)-.*\.json$/
-/** Until this time `eldr` was the paper's rule, which has been called `band` since. */
-const RENAMED_AT = '2026-11-16T15:14:09Z'
 /** The profile that the predictions were made with. */
 const PREDICTED_WITH = 'served-profile.json'
 
@@ -80,7 +78,8 @@ async function shapesOf(results: readonly ServedResult[]): Promise<ProfiledShape
       const name = `h200-${result.model.name}`
       const torch: CostProfile | undefined = names.includes(name) ? await loadProfile(name) : undefined
       const { profile: served, fit } = servedProfile(result, torch)
-      return { served, fit, torch, bytesPerExpert: result.model.bytesPerExpert }
+      const { bytesPerExpert, dtype } = result.model
+      return { served, fit, torch, bytesPerExpert, dtype }
     }),
   )
 }
