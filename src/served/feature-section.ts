@@ -24,20 +24,16 @@ export function featureSection(
     ...(plain.length === 0
       ? []
       : [
-          markdownTable(
-            ['feature', 'verdict', 'note'],
-            3,
-            [
-              ...plain.map(({ feature, verdict, note, figures }) => [
-                feature,
-                verdict,
-                figures?.stepMs === undefined
-                  ? readable(note)
-                  : `${readable(note)} A step takes ${fixed(figures.stepMs.p50, 2)} ms.`,
-              ]),
-              ...quantizedRows(profiles),
-            ],
-          ),
+          markdownTable(['feature', 'verdict', 'note'], 3, [
+            ...plain.map(({ feature, verdict, note, figures }) => [
+              feature,
+              verdict,
+              figures?.stepMs === undefined
+                ? readable(note)
+                : `${readable(note)} A step takes ${fixed(figures.stepMs.p50, 2)} ms.`,
+            ]),
+            ...quantizedRows(profiles),
+          ]),
           ...paddingInWords(plain),
         ]),
     ...speculationBlocks(features),

@@ -32,5 +32,4 @@ export function rangeInWords({ ms, batch }: ServedSteps, modelledMs: readonly nu
   return `The median step is modelled more than ${percent(TOLERANCE)} off at batches of ${listed.join(', ')}${rest}.`
 }
 
-const median = (values: readonly number[]) =>
-  values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)]!
+const median = (values: readonly number[]) => values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)]!

@@ -117,7 +117,11 @@ function experimentBlocks(experiment: ServedExperiment): string[] {
     'change',
     'at equal batch',
   ]
-  return [`### ${loadInWords(experiment)}${labelOf(experiment.name)}`, markdownTable(head, 1, rows), remarks(experiment)]
+  return [
+    `### ${loadInWords(experiment)}${labelOf(experiment.name)}`,
+    markdownTable(head, 1, rows),
+    remarks(experiment),
+  ]
 }
 
 function remarks({ name, model, served }: ServedExperiment): string {

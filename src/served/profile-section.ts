@@ -67,10 +67,14 @@ export function profileSection(shapes: readonly ProfiledShape[]): string[] {
 /** Profiles that do not describe every batch. */
 function rangesOf(shapes: readonly ProfiledShape[]): string[] {
   const found = shapes.flatMap(({ served, fit }) =>
-    fit.holds === undefined ? [] : [`- \`${served.name}\`: ${fit.holds[0]!.toLowerCase()}${fit.holds.slice(1)}`],
+    fit.holds === undefined
+      ? []
+      : [
+          `- \`${served.name}\`: ${fit.holds[0]!.toLowerCase()}${fit.holds.slice(1)}${served.decode.host === undefined ? '' : ' Small batches wait for the host, whose part is modelled as one constant.'}`,
+        ],
   )
   if (found.length === 0) return []
-  return ['Profiles that do not describe every recorded batch; do not use them there:', found.join('\n')]
+  return ['Batches that a profile does not describe:', found.join('\n')]
 }
 
 /** Shapes whose served weights have fewer bytes than those in plain torch. */
