@@ -4,8 +4,10 @@ import { markdownTable } from '../report/markdown-table.ts'
 import { fixed, many, percent } from '../report/numbers.ts'
 import { changeText } from '../report/simulation-measures.ts'
 import type { Interval } from '../sim/confidence.ts'
+import { median } from './capture-numbers.ts'
 import { BASE, changeOf, expertsAtEqualBatch, meanOf, policiesOf } from './paired.ts'
 import { completeRuns, RENAMED_AT, type ResultOf, type ServedRun } from './result-file.ts'
+import { quantile } from './step-fit.ts'
 
 export type ServedExperiment = ResultOf<'served'>
 
@@ -71,8 +73,18 @@ function slowGaps(experiments: readonly ServedExperiment[]): string[] {
   })
   if (shares.length === 0 || Math.min(...shares) < SEEN_AT_P99) return []
   return [
-    `ITL p99 is about twice p50 because some streamed events carry two tokens and come after two steps: the streams have ${range(shares)} fewer gaps between events than between tokens, so p99 is such a gap. The likely cause is text that vLLM holds back until a character is complete.`,
+    `ITL p99 is about twice p50 because some streamed events carry two tokens and come after two steps: the streams have ${range(shares)} fewer gaps between events than between tokens, so p99 is such a gap.${longSteps(experiments)} The likely cause is text that vLLM holds back until a character is complete.`,
   ]
+}
+
+/** That the engines' own steps are not as long. */
+function longSteps(experiments: readonly ServedExperiment[]): string {
+  const relative = experiments.flatMap(completeRuns).flatMap(({ steps }) => {
+    const middle = median(steps?.ms ?? [])
+    return steps?.ms.map(ms => ms / middle) ?? []
+  })
+  if (relative.length === 0) return ''
+  return ` Decode steps are not the reason: at p99 they take ${fixed(quantile(Float64Array.from(relative).sort(), 0.99), 1)} times the median of their run.`
 }
 
 function range(shares: readonly number[]): string {
