@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url'
 import { afterAll, describe, expect, it } from 'vitest'
 import { loadProfile } from '../src/cost/profile-file.ts'
 import { type GpuEvidence, gpuPage } from '../src/served/gpu-page.ts'
-import { parsePrediction } from '../src/served/prediction.ts'
+import { parsePrediction, predictedRuns } from '../src/served/prediction.ts'
 import { readEvidence } from '../src/served/read-evidence.ts'
 import { signed } from '../src/served/capture-numbers.ts'
 import { changeOf, meanOf, policiesOf } from '../src/served/paired.ts'
@@ -16,7 +16,16 @@ import { resultText } from '../src/report/result-text.ts'
 import { profileText, servedProfile } from '../src/served/served-profile.ts'
 import { STEP_FIGURE, stepFigure } from '../src/served/step-section.ts'
 import { temporaryFolder } from './trace-support.ts'
-import { CONDITIONS, envelope, predictionOf, runOf, servedResult, stepsOf } from './served-support.ts'
+import {
+  CONDITIONS,
+  envelope,
+  MODEL,
+  predictionOf,
+  quantilesAt,
+  runOf,
+  servedResult,
+  stepsOf,
+} from './served-support.ts'
 
 const root = new URL('../', import.meta.url)
 const results = new URL('bench/gpu/serving/results/', root)
@@ -251,6 +260,72 @@ describe('the page of results', () => {
     expect(() => predicted(-0.1, 'def')).toThrow('its prediction predicted.json has changed since it ran')
     const missing = servedResult({ prediction: { file: 'predicted.json', sha256: 'abc' } })
     expect(() => pageOf([missing])).toThrow('its prediction predicted.json is missing')
+  })
+
+  it('compares a served union with the simulated one that learns costs', () => {
+    const { points, ...rest } = parsePrediction('p.json', predictionOf(-0.1))
+    const learnt = points.map(point => ({
+      ...point,
+      variant: point.variant === 'eldr' ? 'union@learnt' : 'jsq',
+    }))
+    expect(new Set(predictedRuns({ ...rest, points: learnt }, 17).map(({ policy }) => policy))).toEqual(
+      new Set(['jsq', 'union']),
+    )
+  })
+
+  it('says which costs union had, and what the events of streams do to ITL', () => {
+    const page = (more: object, gaps: number) => {
+      const runs = [0, 1].flatMap(round =>
+        ['jsq', 'eldr'].map(policy => {
+          const run = runOf(policy, round, 12, 40)
+          return { ...run, itlMs: { ...run.itlMs, count: gaps }, perRequest: { outputTokens: [51, 51] } }
+        }),
+      )
+      return pageOf([servedResult({ runs, ...more })])
+    }
+    expect(page({}, 97)).toContain('`routing.stepCost: learnt`), which has not been run on a GPU')
+    expect(page({ stepCost: 'learnt' }, 97)).not.toContain('stepCost')
+    expect(page({}, 97)).toContain('have 3.0\u00a0% fewer gaps between events than between tokens')
+    expect(page({}, 100)).not.toContain('fewer gaps')
+  })
+
+  it('has what each connector adds, and which intervals exclude zero', () => {
+    const added = (median: number, low: number, high: number) => ({ median: { median, low, high } })
+    const variants = [
+      {
+        promptTokens: 128,
+        legMs: { nixl: quantilesAt(12), multi: quantilesAt(12.2), counts: quantilesAt(12.8) },
+        addedMs: { 'multi − nixl': added(0.1, -0.1, 0.4), 'counts − multi': added(0.5, 0.3, 0.8) },
+        what: { nixl: 'NIXL alone', multi: 'MultiConnector around NIXL', counts: 'capture of counts' },
+      },
+    ]
+    const page = pageOf([
+      envelope('capture-profile', 'capture-profile', { captureProfile: { timers: [], variants } }),
+    ])
+    expect(page).toContain('| MultiConnector around NIXL | 12.20 | +0.10 (−0.10 to +0.40) |')
+    expect(page).toContain('excludes zero for “capture of counts” at 128 tokens only')
+  })
+
+  it('says that policies do not know of padding, and which quantized experts ran', () => {
+    const padded = (graphs: string, experts: number, readExperts: number, ms: number) => ({
+      feature: `graph padding: batch 17, graphs of ${graphs}`,
+      verdict: 'run',
+      note: 'Padding.',
+      figures: { experts, readExperts, stepMs: quantilesAt(ms) },
+    })
+    const steps = stepsOf((_, experts) => 500 + 60 * experts, { count: 40 })
+    const quantized = {
+      ...envelope('profile', 'profile-gpt', {
+        profile: { steps, log: ['the MoE kernel does not report its choice: routers choose again'] },
+      }),
+      model: { ...MODEL, dtype: 'mxfp4', moeBackend: "'TRITON'" },
+    }
+    const features = [padded('16, 32', 52, 60, 4.5), padded('16, 17', 51, 51, 3.9)]
+    const page = pageOf([envelope('features', 'features', { features }), quantized])
+    expect(page).toContain('a batch of 17 read 60.0 experts per layer instead of 52.0')
+    expect(page).toContain(
+      '| MXFP4 experts, tiny6-wide, kernel TRITON | run | Dummy weights. Experts were counted in 40',
+    )
   })
 
   it('has the line of step time over experts, and the bandwidth that it means', () => {

@@ -1,6 +1,7 @@
 /** Section of docs/evidence/gpu.md on where the time of capture goes. */
 import { markdownTable } from '../report/markdown-table.ts'
 import { fixed, whole } from '../report/numbers.ts'
+import { withInterval } from './capture-numbers.ts'
 import type { ResultOf } from './result-file.ts'
 
 type Timers = ResultOf<'capture-cost'>['captureCost']['timers']
@@ -62,6 +63,44 @@ export function captureProfileSection(
     ]),
     'The profile of the earliest plugin led to the later ones: kernels read and write pinned memory and are launched directly, computed blocks are not cleared first, and the device writes counts as they are sent. Since the last of these runs, a call for metrics that has nothing to report returns at once.',
   ]
+}
+
+/** Servers that each have one thing more than the one before: the leg, and what the thing adds. */
+export function variantSection(profiles: readonly ResultOf<'capture-profile'>[]): string[] {
+  return profiles.flatMap(({ model, conditions, captureProfile: { variants = [] } }) => {
+    const [first] = variants
+    if (first === undefined) return []
+    const rows = Object.entries(first.what).map(([name, words], at, all) => [
+      words,
+      ...variants.flatMap(({ legMs, addedMs }) => {
+        const of = at === 0 ? undefined : addedMs[`${name} − ${all[at - 1]![0]}`]?.median
+        return [fixed(legMs[name]?.p50, 2), of === undefined ? '·' : withInterval(of)]
+      }),
+    ])
+    const head = variants.flatMap(({ promptTokens }) => [
+      `${whole(promptTokens)} tokens: leg, ms`,
+      'added, ms',
+    ])
+    return [
+      '### By connector',
+      `The prefill leg on servers that each have one thing more than the one above, ${model.name}, the same ${whole(first.legMs[Object.keys(first.what)[0]!]?.count)} prompts in turn; commit ${conditions.commit.slice(0, 7)}, before the changes named above. *Added*: the median of the pairs and its 95 % interval. ${clearOnes(variants)}`,
+      markdownTable(['server', ...head], 1, rows),
+    ]
+  })
+}
+
+type Variants = NonNullable<ResultOf<'capture-profile'>['captureProfile']['variants']>
+
+/** Which steps of the table can be told from zero. */
+function clearOnes(variants: Variants): string {
+  const clear = variants.flatMap(({ promptTokens, addedMs, what }) =>
+    Object.entries(addedMs)
+      .filter(([, { median: of }]) => of.low > 0 || of.high < 0)
+      .map(([pair]) => `“${what[pair.split(' − ')[0]!]}” at ${whole(promptTokens)} tokens`),
+  )
+  return clear.length === 0
+    ? 'No interval excludes zero.'
+    : `The interval excludes zero for ${clear.join(', ')} only; these are different servers, which differ by more than what most of the rows add.`
 }
 
 const shown = (us: number | undefined): string => (us === undefined ? '·' : whole(us))

@@ -2,7 +2,7 @@
 import { markdownTable } from '../report/markdown-table.ts'
 import { fixed, many, whole } from '../report/numbers.ts'
 import type { ResultOf } from './result-file.ts'
-import { median, signed } from './capture-numbers.ts'
+import { median, signed, withInterval } from './capture-numbers.ts'
 
 /** Targets for what capture adds to a prefill leg, and the paper's figure for Qwen3-30B-A3B (Table 1). */
 const TARGET = { promptTokens: 2048, ms: 0.3 }
@@ -74,10 +74,6 @@ function throughputInWords(results: readonly ResultOf<'capture-cost'>[]): string
 
 type Model = ResultOf<'capture-cost'>['model']
 type CostCell = ResultOf<'capture-cost'>['captureCost']['cells'][number]
-type Interval = CostCell['addedMs']['median']
-
-const withInterval = (of: Interval): string =>
-  `${signed(of.median, 2)} (${signed(of.low, 2)} to ${signed(of.high, 2)})`
 
 const UNDECIDED = 'undecided'
 
@@ -138,10 +134,18 @@ export function captureExactSection(results: readonly ResultOf<'capture-exact'>[
       : [
           'Rows with *a second capture in the same forward pass*: the ids of every router are also copied to a buffer of their own, and counts made from it are compared with the plugin’s. In the other rows a server with the plugin is compared with a server that has the same flags and vLLM’s own capture (`--enable-return-routed-experts`): the same prompts, captured by other code in another process, where the engines themselves may choose differently. Decode choices are compared where texts are equal; servers that do not record them have none. [The guide](../guides/vllm.md#choices-that-differ-between-servers) has the conclusion.',
           table,
+          ...(cases.some(({ name }) => name.startsWith(BLOCK_COUNTS))
+            ? [
+                '*Counts per block* is a form of the store that no longer exists, and all rows beside vLLM’s own capture are from before the plugin’s kernels were rewritten. The evidence for the present plugin is the rows with a second capture in the same forward pass.',
+              ]
+            : []),
         ]),
     ...pd.map(pdInWords),
   ]
 }
+
+/** Setting `store: blocks` of earlier plugins. */
+const BLOCK_COUNTS = 'counts per block'
 
 /** Without the round, which has a column. */
 const serverOf = ({ name, round }: { readonly name: string; readonly round?: string }): string =>
@@ -155,6 +159,11 @@ function pdInWords(pd: NonNullable<ResultOf<'capture-exact'>['captureExact']['pd
       ? []
       : [
           'The number of texts that differ is the same under both policies and in every pass. The likely cause: a decode engine computes the last token of a prompt in a step of its own, while one server computes it together with the rest of the prompt. That changes the last bits of the logits, and greedy decoding follows them.',
+        ]),
+    ...(pd.policiesEqual === undefined
+      ? []
+      : [
+          `Texts under the two policies equal each other in ${of(pd.policiesEqual)} one by one${pd.policiesAtOnceEqual === undefined ? '' : ` and in ${of(pd.policiesAtOnceEqual)} at once`}.`,
         ]),
     ...(pd.coldEqual === undefined ? [] : [`On the first, cold pass: ${of(pd.coldEqual)}.`]),
     ...(pd.selfColdWarmEqual === undefined

@@ -10,7 +10,10 @@ const TRANSFER = /^KV transfer: (.*), (\d+) tokens$/
 const LOG_PREFIX = /(?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d \[[\w.]+:\d+\] */
 const LONG_NUMBER = /(?<![\w.,=:])\d{4,}(?![\w.])/g
 
-export function featureSection(results: readonly ResultOf<'features'>[]): string[] {
+export function featureSection(
+  results: readonly ResultOf<'features'>[],
+  profiles: readonly ResultOf<'profile'>[] = [],
+): string[] {
   const features = results.flatMap(one => one.features)
   if (features.length === 0) return []
   const versions = [...new Set(results.map(({ conditions }) => `vLLM ${conditions.versions.vllm}`))]
@@ -21,20 +24,51 @@ export function featureSection(results: readonly ResultOf<'features'>[]): string
     ...(plain.length === 0
       ? []
       : [
-          markdownTable(
-            ['feature', 'verdict', 'note'],
-            3,
-            plain.map(({ feature, verdict, note, figures }) => [
+          markdownTable(['feature', 'verdict', 'note'], 3, [
+            ...plain.map(({ feature, verdict, note, figures }) => [
               feature,
               verdict,
               figures?.stepMs === undefined
                 ? readable(note)
                 : `${readable(note)} A step takes ${fixed(figures.stepMs.p50, 2)} ms.`,
             ]),
-          ),
+            ...quantizedRows(profiles),
+          ]),
+          ...paddingInWords(plain),
         ]),
     ...speculationBlocks(features),
     ...transferBlocks(features),
+  ]
+}
+
+/** Quantized experts ran as profiles of their shape, with dummy weights. */
+function quantizedRows(profiles: readonly ResultOf<'profile'>[]): string[][] {
+  return profiles
+    .filter(({ model }) => model.dtype === 'mxfp4')
+    .map(({ model, profile: { steps, kept, log = [] } }) => {
+      const isHidden = log.some(line => line.includes('does not report its choice'))
+      return [
+        `MXFP4 experts, ${model.name}, kernel ${(model.moeBackend ?? 'not recorded').replaceAll("'", '')}`,
+        'run',
+        `Dummy weights. Experts were counted in ${whole(kept?.recorded ?? steps.ms.length)} decode steps${isHidden ? '; the kernel does not report its choice, so the router chooses again from the same logits' : ''}. The counts were not compared with another capture.`,
+      ]
+    })
+}
+
+/** What padding does to a step, and who knows of it. */
+function paddingInWords(features: readonly Feature[]): string[] {
+  const padded = features.flatMap(({ feature, figures }) => {
+    const { experts, readExperts, stepMs } = figures ?? {}
+    const [, batch] = /^graph padding: batch (\d+)/.exec(feature) ?? []
+    return batch === undefined || !experts || !readExperts || !stepMs
+      ? []
+      : [{ batch, experts, readExperts, ms: stepMs.p50 }]
+  })
+  const most = padded.toSorted((a, b) => b.readExperts - b.experts - (a.readExperts - a.experts))[0]
+  const other = padded.find(one => one.batch === most?.batch && one.readExperts === one.experts)
+  if (most === undefined || other === undefined || most.readExperts === most.experts) return []
+  return [
+    `Policies do not know of graph padding: they weigh the experts that requests need. The plugin’s metric does (\`eldr_experts_read_total\`). With padding a batch of ${most.batch} read ${fixed(most.readExperts, 1)} experts per layer instead of ${fixed(most.experts, 1)}, and a step took ${fixed(most.ms, 2)} ms; in a graph of its own size ${fixed(other.ms, 2)} ms (${other.ms < most.ms ? '−' : '+'}${percent(Math.abs(1 - other.ms / most.ms))}).`,
   ]
 }
 

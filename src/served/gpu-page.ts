@@ -4,7 +4,7 @@
  */
 import { fixed, many } from '../report/numbers.ts'
 import { captureCostSection, captureExactSection } from './capture-section.ts'
-import { captureProfileSection } from './capture-profile-section.ts'
+import { captureProfileSection, variantSection } from './capture-profile-section.ts'
 import { featureSection } from './feature-section.ts'
 import { LOAD_BALANCERS } from '../sim/compare.ts'
 import { changeOf, policiesOf } from './paired.ts'
@@ -38,8 +38,9 @@ export function gpuPage({ results, predictions, predictedWith, shapes }: GpuEvid
     ...profileSection(shapes),
     ...captureCostSection(of('capture-cost')),
     ...captureProfileSection(of('capture-profile'), of('capture-cost')),
+    ...variantSection(of('capture-profile')),
     ...captureExactSection(of('capture-exact')),
-    ...featureSection(of('features')),
+    ...featureSection(of('features'), of('profile')),
     '## Repeat it',
     'One Hopper GPU, Linux and Python: `bench/gpu/serving` is the program, and its README has the commands. `npm run build && npm run docs` writes this page and its figure from `bench/gpu/serving/results`.',
     ...notRun(results),
@@ -78,7 +79,10 @@ function intro(results: readonly ServedResult[], served: readonly ServedExperime
       policy =>
         `${policy} ${change(changeOf(runs, policy, run => run.tpotMs.p50))} at the median and ${change(changeOf(runs, policy, run => run.tpotMs.p99))} at p99`,
     )
-  return [scope, `TPOT against jsq, ${loadInWords(first)}: **${gains.join('; ')}**.`]
+  return [
+    scope,
+    `TPOT against jsq, ${loadInWords(first)} (\`${first.name}\`): **${gains.join('; ')}**. \`band\` is the paper’s rule, \`eldr\` the same with a bound on harm, \`union\` our own.`,
+  ]
 }
 
 /**

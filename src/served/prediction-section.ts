@@ -60,7 +60,11 @@ export function predictionSection(
     ...(laterCompared.length === 0
       ? []
       : [
-          [verdict(laterCompared, one => one.before), ...repeated(later, laterCompared)].join(' '),
+          [
+            `With the present profile: ${verdict(laterCompared, one => one.before)}`,
+            ...repeated(later, laterCompared),
+            ...overall(laterCompared, firstCompared),
+          ].join(' '),
           ...longSteps(later, laterCompared),
           ...paces(later, laterCompared),
           changeTable(laterCompared),
@@ -114,6 +118,22 @@ function verdict(compared: readonly Compared[], of: OfCompared): string {
   const within = gains.length - missed.length
   const widest = gains.reduce((a, b) => (Math.abs(b.points) > Math.abs(a.points) ? b : a))
   return `**${within} of ${gains.length} changes of TPOT are within ${TOLERANCE_POINTS} points of the served ones**; the largest difference is ${points(widest.points)} (${widest.policy}, ${widest.measure}, ${widest.load}).${unclear === 0 ? '' : ` In ${unclear === missed.length ? `the other ${unclear}` : `${unclear} of the other ${missed.length}`} the simulated change is within the served interval.`}`
+}
+
+/** All predictions that were made before their runs, whatever their profile. */
+function overall(later: readonly Compared[], first: readonly Compared[]): string[] {
+  const counts = (compared: readonly Compared[]) => {
+    const gains = gainsOf(compared, one => one.before)
+    return {
+      within: gains.filter(one => Math.abs(one.points) <= TOLERANCE_POINTS).length,
+      all: gains.length,
+    }
+  }
+  const [late, early] = [counts(later), counts(first)]
+  if (late.all === 0 || early.all === 0) return []
+  return [
+    `The first predictions, with a poor profile (below): **${early.within} of ${early.all}**. Over all: **${late.within + early.within} of ${late.all + early.all}**.`,
+  ]
 }
 
 /** What was wrong with the profile of the predictions, and what was not used to correct it. */

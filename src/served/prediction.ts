@@ -42,6 +42,9 @@ export function parsePrediction(file: string, value: unknown): Prediction {
   throw new Error(`${file}: ${first!.path.join('.')}: ${first!.message}`)
 }
 
+/** `union` is served with costs that it learns, which the simulator calls `union@learnt`. */
+const policyOf = (variant: string): string => (variant === 'union@learnt' ? 'union' : variant)
+
 /** Runs at one rate. */
 export function predictedRuns({ points }: Prediction, rate: number): PredictedRun[] {
   return points
@@ -52,7 +55,7 @@ export function predictedRuns({ points }: Prediction, rate: number): PredictedRu
         const mean = (of: (one: { batch: number; active: number }) => number) =>
           activeByBatch.reduce((sum, one) => sum + one.steps * of(one), 0) / steps
         const together = { batch: mean(one => one.batch), experts: mean(one => one.active) }
-        return { policy: variant, round: seed, tpotMs, itlMs, together }
+        return { policy: policyOf(variant), round: seed, tpotMs, itlMs, together }
       }),
     )
 }

@@ -10,6 +10,8 @@ export interface ProfiledShape {
   /** The same shape, timed without an engine; absent if it was not. */
   readonly torch?: CostProfile
   readonly bytesPerExpert?: number
+  /** Of the served weights; plain torch has bfloat16. */
+  readonly dtype?: string
 }
 
 /**
@@ -51,12 +53,41 @@ export function profileSection(shapes: readonly ProfiledShape[]): string[] {
           'The served and the plain-torch profile of a shape differ because they run different kernels (vLLM’s fused MoE kernel in CUDA graphs beside the grouped GEMM of `bench/gpu`), which shows in the time per expert, and because a served step also contains scheduling, sampling and output, which shows in the fixed time and the time per request.',
         ]
       : []),
+    ...quantizedInWords(shapes),
+    ...rangesOf(shapes),
     ...(shapes.some(({ served }) => served.name.endsWith('-marlin'))
       ? [
           '`-marlin`: GPT-OSS with `--moe-backend marlin`. Its default MXFP4 kernel does not report which experts it chose; the plugin lets the router choose again from the same logits there, so experts were counted with both, and Marlin is not needed for capture.',
         ]
       : []),
     `Files: ${shapes.map(({ served }) => `\`profiles/${served.name}.json\``).join(', ')}. Noise: the steps of a served profile vary around the modelled time as the recorded ones did.`,
+  ]
+}
+
+/** Profiles that do not describe every batch. */
+function rangesOf(shapes: readonly ProfiledShape[]): string[] {
+  const found = shapes.flatMap(({ served, fit }) =>
+    fit.holds === undefined
+      ? []
+      : [
+          `- \`${served.name}\`: ${fit.holds[0]!.toLowerCase()}${fit.holds.slice(1)}${served.decode.host === undefined ? '' : ' Small batches wait for the host, whose part is modelled as one constant.'}`,
+        ],
+  )
+  if (found.length === 0) return []
+  return ['Batches that a profile does not describe:', found.join('\n')]
+}
+
+/** Shapes whose served weights have fewer bytes than those in plain torch. */
+function quantizedInWords(shapes: readonly ProfiledShape[]): string[] {
+  const found = shapes.filter(({ torch, dtype = 'bfloat16' }) => torch !== undefined && dtype !== 'bfloat16')
+  if (found.length === 0) return []
+  const dtypes = [...new Set(found.map(({ dtype }) => dtype!.toUpperCase()))].join(', ')
+  const ratios = found.map(({ served, torch }) =>
+    percent(served.decode.perActiveExpertUs / torch!.decode.perActiveExpertUs),
+  )
+  const names = [...new Set(found.map(({ torch }) => `\`${torch!.name}\``))].join(', ')
+  return [
+    `${names}: here the main reason is another one. Plain torch reads experts in bfloat16, the served engine in ${dtypes}, which has about a quarter of the bytes; an expert takes ${[...new Set(ratios)].join(' and ')} of the time. *Weights read* is blank there because the results do not record the bytes of a quantized expert.`,
   ]
 }
 

@@ -13,8 +13,9 @@ describe('a result of bench/gpu/serving', () => {
     expect(result).not.toHaveProperty('settings')
   })
 
-  it('of another kind is not used', () => {
+  it('of a preparation is not used, and one of an unknown kind is refused', () => {
     expect(parseServedResult('prepare.json', envelope('prepare', 'prepare'))).toBeUndefined()
+    expect(() => parseServedResult('x.json', envelope('capture-costs', 'x'))).toThrow('x.json: kind')
   })
 
   it.each([

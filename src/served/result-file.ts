@@ -6,6 +6,8 @@
 import { z } from 'zod'
 
 export const SERVED_FORMAT = 'eldr.gpu-serving.v1'
+/** Until this time `eldr` was the paper's rule, which has been called `band` since. */
+export const RENAMED_AT = '2026-11-16T15:14:09Z'
 
 const numbers = z.array(z.number())
 const quantiles = z.object({
@@ -74,6 +76,8 @@ const steps = z.object({
 const profile = z.object({
   /** Engines on the GPU at once, each under the same load; one alone if absent. */
   engines: z.number().int().positive().optional(),
+  /** What the plugin logged. */
+  log: z.array(z.string()).optional(),
   steps,
   /** Loads, each a closed loop that keeps `concurrency` requests running. */
   cells: z.array(z.object({ concurrency: z.number() })).optional(),
@@ -102,6 +106,8 @@ const run = z.object({
   ttftMs: quantiles,
   requests: z.object({ sent: z.number(), counted: z.number(), ok: z.number(), failed: z.number() }),
   client: z.object({ keptUp: z.boolean() }).optional(),
+  /** Of counted requests, column by column. */
+  perRequest: z.object({ outputTokens: numbers }).optional(),
   together: work,
   /** Means of all steps of a batch size, column by column. */
   byBatch: z.object({ batch: numbers, steps: numbers, experts: numbers }).optional(),
@@ -117,6 +123,8 @@ const served = z.object({
   temperature: z.number().optional(),
   prompts: z.string().optional(),
   prefillModel: z.string().optional(),
+  /** Costs of a step that `union` went by; `fixed`, those of a profile, if absent. */
+  stepCost: z.enum(['learnt', 'fixed']).optional(),
   warmupSeconds: z.number().optional(),
   countedSeconds: z.number().optional(),
   /** Written before the first run; the hash is that of the file at that time. */
@@ -165,8 +173,21 @@ const captureCost = z.object({
     .optional(),
 })
 
-/** Servers that differ in one thing each are in the results too; the page needs only the timers. */
-const captureProfile = z.object({ timers })
+const captureProfile = z.object({
+  timers,
+  /** Servers that differ in one thing each, in the order in which things are added. */
+  variants: z
+    .array(
+      z.object({
+        promptTokens: z.number(),
+        legMs: z.record(z.string(), quantiles),
+        /** By `later − earlier`. */
+        addedMs: z.record(z.string(), added),
+        what: z.record(z.string(), z.string()),
+      }),
+    )
+    .optional(),
+})
 
 const captureExact = z.object({
   cases: z.array(
@@ -194,6 +215,9 @@ const captureExact = z.object({
       signaturesRejected: z.number().optional(),
       transfersFailed: z.number().optional(),
       ticketsLeft: z.number().optional(),
+      /** Texts that are equal under the two policies, one by one and at once. */
+      policiesEqual: z.number().optional(),
+      policiesAtOnceEqual: z.number().optional(),
     })
     .optional(),
 })
@@ -224,6 +248,9 @@ const features = z.array(
       .object({
         /** Of decode steps, if they were timed. */
         stepMs: quantiles.optional(),
+        /** Distinct ones per layer and step: that requests need, and with those of padding. */
+        experts: z.number().optional(),
+        readExperts: z.number().optional(),
         /** Of a KV transfer, mean. */
         transferMs: z.number().optional(),
         ...speculation,
@@ -257,15 +284,15 @@ export type Conditions = z.infer<typeof conditions>
 export type ServedSteps = z.infer<typeof steps>
 export type ServedRun = z.infer<typeof run>
 
-const KINDS: ReadonlySet<unknown> = new Set(schema.options.map(({ shape }) => shape.kind.value))
+/** Kinds of results that no page uses: hashes of traces and clusters. */
+const UNUSED: ReadonlySet<unknown> = new Set(['prepare'])
 
 /**
- * Throws with the file and the field that is wrong. Undefined for kinds of results that are not used here,
- * such as those of a preparation.
+ * Throws with the file and the field that is wrong. Undefined for kinds of results that are not used here.
  */
 export function parseServedResult(file: string, value: unknown): ServedResult | undefined {
   const { format, kind } = Object(value) as { format?: unknown; kind?: unknown }
-  if (format === SERVED_FORMAT && typeof kind === 'string' && !KINDS.has(kind)) return undefined
+  if (format === SERVED_FORMAT && UNUSED.has(kind)) return undefined
   const parsed = schema.safeParse(value)
   if (!parsed.success) {
     const [first] = parsed.error.issues

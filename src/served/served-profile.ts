@@ -42,6 +42,7 @@ export function servedProfile(result: ProfileResult, base?: CostProfile): Served
       source: `bench/gpu/serving/results/${result.name}.json`,
       notes: [
         fitNote(fit, recorded.steps.ms.length),
+        ...(fit.holds === undefined ? [] : [fit.holds]),
         rangeNote(recorded.steps.experts, model.experts),
         weightsNote(result),
         prefill.note,

@@ -9,6 +9,7 @@
  */
 import type { DecodeCost, HostCost } from '../cost/profile.ts'
 import { nonNegativeFit, ROUNDS, smallestDeviation } from '../math/least-absolute.ts'
+import { rangeInWords } from './fit-range.ts'
 import type { ServedSteps } from './result-file.ts'
 
 export interface StepFit {
@@ -20,6 +21,8 @@ export interface StepFit {
   /** Share of the steps whose host part is the longer one; 0 without a host part. */
   readonly hostBound: number
   readonly steps: number
+  /** A sentence on the batches that the model describes, if it does not describe all. */
+  readonly holds?: string
 }
 
 /**
@@ -89,6 +92,7 @@ function summary(steps: ServedSteps, layers: number, parts: Parts): StepFit {
     r2: total === 0 ? 1 : 1 - left / total,
     hostBound: steps.ms.filter((_, i) => isHostBound(steps, parts, i)).length / steps.ms.length,
     steps: steps.ms.length,
+    holds: rangeInWords(steps, modelled),
   }
 }
 

@@ -56,6 +56,7 @@ export function stepSection(results: readonly ServedResult[], alone?: CostProfil
     ...aboveNominal(groups, results),
     ...groups.flatMap(sharingInWords),
     ...sumsInWords(groups, alone),
+    ...slopesInWords(groups, alone),
   ]
 }
 
@@ -114,6 +115,17 @@ function sumsInWords(groups: readonly StepGroup[], alone: CostProfile | undefine
           ]
         : []),
     ].join(' '),
+  ]
+}
+
+/** Why the table and the profile have two slopes for one engine. */
+function slopesInWords(groups: readonly StepGroup[], alone: CostProfile | undefined): string[] {
+  const one = groups.find(({ engines }) => engines === 1)
+  if (one === undefined || alone === undefined) return []
+  const { perActiveExpertUs } = alone.decode
+  const profileMs = (alone.shape.layers * perActiveExpertUs) / 1000
+  return [
+    `The table has ${fixed(one.fit.slope, 4)} ms per expert for one engine, and \`${alone.name}\` ${fixed(profileMs, 4)} (${fixed(perActiveExpertUs, 2)} µs × ${alone.shape.layers} layers), because the profile counts requests and context apart, while here they grow with the experts and are part of the slope.`,
   ]
 }
 

@@ -33,12 +33,15 @@ class Lab:
     def processes(self) -> Processes:
         return Processes(self.stage.run)
 
+    def need_gpu(self) -> None:
+        if self.device == "cuda" and not mps.sees_gpu():
+            raise ServerFailed("no NVIDIA GPU: `nvidia-smi -L` lists none; `--device cpu` rehearses a step without one")
+
     def start(self, engines: Sequence[Engine], stop_others: bool = True) -> dict[str, Server]:
         """Servers by name, running but perhaps not ready. A running server of the same name is kept if it was
         started in the same way."""
         if self.device == "cuda" and engines:
-            if not mps.sees_gpu():
-                raise ServerFailed("no NVIDIA GPU: `nvidia-smi -L` lists none; `--device cpu` rehearses a step without one")
+            self.need_gpu()
             mps.start(self.stage)
         processes = self.processes
         wanted = {engine.name: engine for engine in engines}

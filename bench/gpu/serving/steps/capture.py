@@ -284,4 +284,4 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def kinds() -> Sequence[StepKind]:
     more = tuple(f"--set {name}" for name in SETS if name != "core")
-    return [StepKind("capture", "counts against vLLM's own capture", lambda o: 130, run, servers_of, name_of, add_options, more)]
+    return [StepKind("capture", "counts against vLLM's own capture", lambda o: 125, run, servers_of, name_of, add_options, more)]

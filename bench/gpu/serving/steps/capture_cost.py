@@ -17,7 +17,7 @@ from typing import Any
 from lab import prompts
 from lab.engines import Engine
 from lab.legs import Client, prefill_leg
-from lab.models import model_folder
+from lab.models import NAMES, model_folder
 from lab.say import say
 from lab.servers import Server
 from lab.stats import paired, quantiles
@@ -181,7 +181,8 @@ def name_of(options: argparse.Namespace) -> str:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", default="wide", help="wide, or a shape such as qwen3-30b-a3b (48 layers, 128 experts)")
+    shapes = [name for name in NAMES if name != "tiny6"]
+    parser.add_argument("--model", choices=shapes, default="wide", help="wide, or a shape: qwen3-30b-a3b has 48 layers, 128 experts")
     parser.add_argument("--pairs", type=int, default=120)
 
 
@@ -190,7 +191,7 @@ def kinds() -> Sequence[StepKind]:
         StepKind(
             "capture-cost",
             "prefill leg with and without the plugin, in pairs",
-            lambda o: 170,
+            lambda o: 162 if o.model == "wide" else 410,
             run,
             servers_of,
             name_of,

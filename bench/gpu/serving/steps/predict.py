@@ -79,7 +79,7 @@ def simulate(context: Context, settings: dict[str, Any], artifact: Path, recorde
         "artifact": artifact.name,
         "profile": f"./{tpot.profile_path(context).name}",
         "topology": f"1P{decoders}D/{decoders}",
-        "policies": ",".join(settings["policies"]),
+        "policies": ",".join(map(tpot.variant_of, settings["policies"])),
         "rates": str(settings["rate"]),
         "prompts": ",".join(loads),
         "recorded-prompts": recorded.name,
@@ -125,4 +125,4 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def kinds() -> Sequence[StepKind]:
     text = "simulate what a tpot step will send, before it is run"
-    return [StepKind("predict", text, lambda o: 20, run, servers_of, name_of, add_options)]
+    return [StepKind("predict", text, lambda o: 6, run, servers_of, name_of, add_options)]

@@ -77,4 +77,4 @@ def name_of(options: argparse.Namespace) -> str:
 
 
 def kinds() -> Sequence[StepKind]:
-    return [StepKind("prepare", "calibrate on a served engine and fit the clusters", lambda o: 120, run, servers_of, name_of)]
+    return [StepKind("prepare", "calibrate on a served engine and fit the clusters", lambda o: 75, run, servers_of, name_of)]

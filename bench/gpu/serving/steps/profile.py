@@ -264,7 +264,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def seconds_of(options: argparse.Namespace) -> float:
     cells = SHARED_CELLS if options.engines > 1 else WIDE_CELLS if options.shape == "wide" else DUMMY_CELLS
-    return 80 + len(cells) * float(options.seconds + 4)
+    start = 20 if cells is WIDE_CELLS else 100  # `prepare` leaves the widened engine running
+    return start + len(cells) * (float(options.seconds) + 2.5)
 
 
 def kinds() -> Sequence[StepKind]:

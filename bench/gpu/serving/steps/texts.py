@@ -1,4 +1,5 @@
-"""Prefill and decode on separate engines over NIXL, through the gateway: greedy texts equal those of one server.
+"""Prefill and decode on separate engines over NIXL, through the gateway: greedy texts equal those of one server, and
+those under another policy.
 
 Cold, an engine may differ from itself: the first pass fills caches and compiles kernels. So the one server is asked
 twice as well."""
@@ -6,7 +7,7 @@ twice as well."""
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -62,6 +63,7 @@ def compared(
     cold = [text(single, prompt, tokens) for prompt in asked]
     warm = [text(single, prompt, tokens) for prompt in asked]
     out: dict[str, Any] = {"prompts": len(asked), "selfColdWarmEqual": equal(cold, warm)}
+    by_policy: dict[str, dict[str, list[str]]] = {"policiesEqual": {}, "policiesAtOnceEqual": {}}
     rejected = failed = leaked = 0.0
     for policy in ("round_robin", "union"):
         with context.lab.gateway("gateway", [prefill], decode, "--policy", policy) as gateway:
@@ -72,12 +74,15 @@ def compared(
                 together = list(pool.map(lambda prompt, gateway=gateway: text(gateway, prompt, tokens), asked))
             out[f"{policy}Equal"] = equal(second, warm)
             out[f"{policy}AtOnceEqual"] = equal(together, warm)
+            by_policy["policiesEqual"][policy] = second
+            by_policy["policiesAtOnceEqual"][policy] = together
             values = gateway.metrics()
             rejected += total(values, REJECTED)
             failed += total(values, FAILED)
             leaked += total(values, LEAKED)
     with ThreadPoolExecutor(16) as pool:
         out["selfAtOnceEqual"] = equal(list(pool.map(lambda prompt: text(single, prompt, tokens), asked)), warm)
+    out |= {name: the_same(texts) for name, texts in by_policy.items()}
     out["equalTexts"] = min(out["round_robinEqual"], out["unionEqual"])
     return out | {"signaturesRejected": rejected, "transfersFailed": failed, "ticketsLeft": leaked}
 
@@ -89,6 +94,11 @@ def text(server: Server, prompt: list[int], tokens: int) -> str:
 
 def equal(one: list[str], other: list[str]) -> int:
     return sum(a == b for a, b in zip(one, other, strict=True))
+
+
+def the_same(by_policy: Mapping[str, Sequence[str]]) -> int:
+    """Prompts whose text is the same under every policy."""
+    return sum(len(set(texts)) == 1 for texts in zip(*by_policy.values(), strict=True))
 
 
 def name_of(options: argparse.Namespace) -> str:

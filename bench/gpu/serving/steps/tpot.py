@@ -25,6 +25,9 @@ from .common import TEMPERATURE, Context, StepKind
 # Requests per second that keep about this many requests on each decoder, of four or of two (two are twice as fast).
 RATES = {10: 13.5, 20: 22.0, 35: 34.0}
 REFERENCE = "jsq"
+POLICIES = ("random", "round_robin", "jsq", "power_of_two", "band", "eldr", "union")
+# Costs of a step that `union` weighs: the gateway's default, from its own streams.
+STEP_COST = "learnt"
 # Without a seed: vLLM samples seeded requests one by one, which no server under load does.
 BODY = {"temperature": TEMPERATURE}
 # More metrics of the gateway: anything but decisions should be 0.
@@ -96,7 +99,7 @@ def settings_of(context: Context) -> dict[str, Any]:
             "countedSeconds": 3,
             "outputTokens": [4, 8],
         }
-        return settings | {"targetBatch": 2, "policies": ["jsq", "union"], "seed": 11}
+        return settings | {"targetBatch": 2, "policies": ["jsq", "union"], "seed": 11, "stepCost": STEP_COST}
     return {
         "decoders": options.decoders,
         "targetBatch": options.batch,
@@ -107,12 +110,16 @@ def settings_of(context: Context) -> dict[str, Any]:
         "countedSeconds": options.seconds,
         "outputTokens": [192, 256],
         "seed": options.seed,
+        "stepCost": STEP_COST,
     }
+
+
+_ABOUT = ("decoders", "rate", "targetBatch", "outputTokens", "warmupSeconds", "countedSeconds", "stepCost")
 
 
 def about(settings: dict[str, Any]) -> dict[str, Any]:
     return {
-        **{key: settings[key] for key in ("decoders", "rate", "targetBatch", "outputTokens", "warmupSeconds", "countedSeconds")},
+        **{key: settings[key] for key in _ABOUT},
         "prefills": 1,
         "prefillModel": "tiny6 (not widened)",
         "temperature": TEMPERATURE,
@@ -143,9 +150,14 @@ def profile_path(context: Context) -> Path:
     return context.lab.stage.run / "served-profile.json"
 
 
-def cost_flags(context: Context) -> list[str]:
-    """The costs of a step that `union` weighs, the same as in the prediction."""
-    return ["--profile", str(profile_path(context))] if profile_path(context).exists() else []
+def gateway_flags(policy: str, artifact: Path) -> list[str]:
+    """The policy as it ships. No profile is named: `union` starts from the built-in costs of a step and learns."""
+    return ["--policy", policy, "--artifact", str(artifact), "--step-cost", STEP_COST]
+
+
+def variant_of(policy: str) -> str:
+    """What the simulator calls the policy with the same costs of a step: only `union` weighs them."""
+    return f"{policy}@{STEP_COST}" if policy == "union" else policy
 
 
 def count_of(settings: dict[str, Any]) -> int:
@@ -160,8 +172,7 @@ def one_run(context: Context, servers: dict[str, Server], settings: dict[str, An
     file = prompts.write_load(stage.run / f"load-{turn}.jsonl", rows)
     artifact = prepare.files(context)[f"k{settings['decoders']}"]
     layers = facts(stage, "wide", context.is_dry)["layers"]
-    flags = ["--policy", policy, "--artifact", str(artifact), *cost_flags(context)]
-    with context.lab.gateway("gateway", [servers["p"]], decode, *flags) as gateway:
+    with context.lab.gateway("gateway", [servers["p"]], decode, *gateway_flags(policy, artifact)) as gateway:
         before = load.work_of(decode)
         began = time.time()
         sent = load.send_load(
@@ -272,8 +283,21 @@ def name_of(options: argparse.Namespace) -> str:
 
 
 def seconds_of(options: argparse.Namespace) -> float:
+    """As on an H200: the first step took 117 s to start and warm its servers, the next found them running."""
     runs: int = options.rounds * len(options.policies.split(","))
-    return 80 + runs * float(options.seconds + 14)
+    return 60 + runs * float(options.seconds + 12)
+
+
+def policies(text: str) -> str:
+    names = text.split(",")
+    unknown = [name for name in names if name not in POLICIES]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; the policies are {', '.join(POLICIES)}")
+    if len(set(names)) < len(names):
+        raise argparse.ArgumentTypeError(f"{text}: a policy is named twice")
+    if REFERENCE not in names:
+        raise argparse.ArgumentTypeError(f"{text}: {REFERENCE} is missing, which the others are compared with")
+    return text
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -281,7 +305,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch", type=int, choices=tuple(RATES), default=10, help="about how many requests per decoder")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=17, help="counted seconds of each run")
-    parser.add_argument("--policies", default="jsq,band,eldr,union")
+    parser.add_argument("--policies", type=policies, default="round_robin,jsq,band,eldr,union", help=f"among {', '.join(POLICIES)}")
     parser.add_argument("--rate", type=float, help="requests per second; default: fitting --batch")
     parser.add_argument("--seed", type=int, default=11)
     parser.add_argument("--label", help="end of the result's name, to keep several results of one load")
