@@ -41,14 +41,14 @@ def read_rows(path: Path) -> list[list[Any]]:
     return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
 
 
-def decode_steps(rows: Iterable[list[Any]], begin: float = 0.0, end: float = float("inf")) -> list[Step]:
+def decode_steps(rows: Iterable[list[Any]], begin: float = 0.0, end: float = float("inf"), busy_gap_ms: float = BUSY_GAP_MS) -> list[Step]:
     """Steps of decode only, after another step, of an engine that did not wait in between: planned before the step
     before it was done, or right after. begin, end: seconds since the epoch."""
     ordered = sorted(rows, key=lambda row: row[0])
     out = []
     for before, (done, planned, requests, tokens, context, experts, read) in itertools.pairwise(ordered):
         was_decode = before[2] == before[3]
-        is_busy = planned - before[0] <= BUSY_GAP_MS / 1000
+        is_busy = planned - before[0] <= busy_gap_ms / 1000
         if requests == tokens and was_decode and is_busy and begin <= done <= end:
             ms = 1000 * (done - before[0])
             out.append(Step(done, ms, requests, context, tuple(experts) if experts else None, tuple(read) if read else None))
