@@ -1,7 +1,8 @@
 // What routing by experts can cost: every policy with artifacts that fit the traffic and with artifacts that
 // do not, against jsq.
 //
-//   node bench/harm.mjs [--held-out] [--traces DIR] [--policies LIST] [--seeds 10] [--out FILE]
+//   node bench/harm.mjs [--held-out] [--traces DIR] [--policies LIST] [--one-gateway] [--seeds 10]
+//                       [--out FILE]
 //
 // --held-out takes the traffic from calibration traces (lib/held-out.mjs): constants are chosen with it.
 // Without it, evaluation traces are used, which no constant was chosen on. --out writes JSON;
@@ -18,12 +19,13 @@ const { values: options } = parseArgs({
   options: {
     traces: { type: 'string', default: new URL('../data', import.meta.url).pathname },
     'held-out': { type: 'boolean', default: false },
-    policies: { type: 'string', default: 'band,eldr,union' },
+    policies: { type: 'string', default: 'band,eldr,union,union@learnt' },
     artifacts: { type: 'string', default: 'matched,foreign,shuffled,centroids,random' },
     rates: { type: 'string', default: '300,500,800' },
     light: { type: 'string', default: '100,150,200' },
     requests: { type: 'string', default: '6000' },
     seeds: { type: 'string', default: '10' },
+    'one-gateway': { type: 'boolean', default: false },
     out: { type: 'string' },
   },
 })
@@ -37,7 +39,7 @@ const base = { profile: 'h200-qwen3-30b-a3b', topology: '8P16D', requests: Numbe
 const PARTS = [
   { rates, artifacts },
   { rates: options.light.split(',').map(Number), artifacts: artifacts.slice(0, 2) },
-  ...[20, null].map(viewAgeMs => ({
+  ...(options['one-gateway'] ? [] : [20, null]).map(viewAgeMs => ({
     rates: rates.slice(1, 2),
     artifacts: artifacts.slice(0, 2),
     gateways: { count: 4, viewAgeMs, anticipating: viewAgeMs !== null },

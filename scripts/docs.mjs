@@ -37,8 +37,14 @@ for (const [name, text] of [
   ['evidence/results.md', resultsPage(whole, cut)],
   ...resultsData(whole, cut).map(({ path, text }) => [`evidence/${path}`, text]),
   ['evidence/gpu.md', gpuPage(gpu)],
-  ['evidence/harm.md', harmPage(await saved('harm.json'), await saved('harm-live.json'))],
-  ['evidence/drift.md', driftPage(await saved('drift.json'), await saved('step-cost.json'))],
+  [
+    'evidence/harm.md',
+    harmPage(await saved('harm.json'), await saved('harm-live.json'), await saved('tau-harm.json')),
+  ],
+  [
+    'evidence/drift.md',
+    driftPage(await saved('drift.json'), await saved('drift-small.json'), await saved('step-cost.json')),
+  ],
   [
     'evidence/experiment.md',
     experimentPage(await saved('experiment.json'), await saved('experiment-live.json')),

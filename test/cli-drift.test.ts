@@ -4,6 +4,7 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, describe, expect, it } from 'vitest'
+import { POLICIES } from '../src/policy/decode-policy.ts'
 import { shipped } from './data.ts'
 import { temporaryFolder } from './trace-support.ts'
 
@@ -49,6 +50,12 @@ describe('eldr simulate --drift', () => {
       expect(p50Change === undefined).toBe(policy === 'jsq')
       expect(keepsBound).toBe(policy === 'jsq' ? undefined : true)
     }
+  })
+
+  it('has every policy by default, also union as a gateway runs it', async () => {
+    const few = ['--rates', '50', '--seeds', '1', '--requests', '60', '--topology', '2P4D']
+    const { cells } = JSON.parse((await drift('slow', ...few, '--json')).out) as Result
+    expect(new Set(cells.map(({ policy }) => policy))).toEqual(new Set([...POLICIES, 'union@learnt']))
   })
 
   it('takes traces and scenarios of your own, and another first seed', async () => {

@@ -12,6 +12,8 @@ import {
 const docs = (name: string) => readFileSync(new URL(`../docs/evidence/${name}`, import.meta.url), 'utf8')
 const figures = JSON.parse(docs('results/harm.json')) as HarmFigures
 const live = JSON.parse(docs('results/harm-live.json')) as LiveHarm
+const byTau = JSON.parse(docs('results/tau-harm.json')) as HarmFigures
+const pageOf = (shown: HarmFigures) => harmPage(shown, live, byTau)
 const alone = figures.rows.filter(({ gateways }) => gateways === undefined)
 const [light, single] = [true, false].map(is => alone.filter(({ batch }) => batch < 8 === is)) as [
   HarmRow[],
@@ -21,14 +23,14 @@ const mean = (rows: readonly HarmRow[]) => rows.reduce((sum, { p50 }) => sum + p
 
 describe('docs/evidence/harm.md', () => {
   it('is generated from the saved results: run `npm run build && npm run docs` if not', () => {
-    expect(docs('harm.md')).toBe(harmPage(figures, live))
+    expect(docs('harm.md')).toBe(pageOf(figures))
   })
 
   it('covers both mixes, three loads and all artifacts, with ten seeds', () => {
     const distinct = (of: (row: HarmRow) => unknown) => new Set(single.map(of)).size
     expect(figures.seeds).toBe(10)
     expect([distinct(({ mix }) => mix), distinct(({ rate }) => rate)]).toEqual([2, 3])
-    expect([distinct(({ artifact }) => artifact), distinct(({ policy }) => policy)]).toEqual([5, 3])
+    expect([distinct(({ artifact }) => artifact), distinct(({ policy }) => policy)]).toEqual([5, 4])
     const batches = single.map(({ batch }) => batch)
     expect(Math.min(...batches)).toBeLessThan(12)
     expect(Math.max(...batches)).toBeGreaterThan(40)
@@ -39,7 +41,7 @@ describe('docs/evidence/harm.md', () => {
   it('shows that eldr and union keep the bound in every cell, also under light load, and band does not', () => {
     const above = figures.rows.filter(({ p50, p99 }) => p50.mean > 0.01 || p99.mean > 0.03)
     expect(new Set(above.map(({ policy }) => policy))).toEqual(new Set(['band']))
-    expect(harmPage(figures, live)).toContain('**+')
+    expect(pageOf(figures)).toContain('**+')
   })
 
   it('shows that eldr keeps the gain of band with a matching artifact', () => {
@@ -50,8 +52,8 @@ describe('docs/evidence/harm.md', () => {
 
   it('says in which cells eldr and union keep less than 95 % of the gain of band', () => {
     const gains = gainsKept(single)
-    expect(gains).toHaveLength(2 * 3 * 2)
-    const page = harmPage(figures, live)
+    expect(gains).toHaveLength(2 * 3 * 3)
+    const page = pageOf(figures)
     for (const { row, band, share, met } of gains) {
       expect([band.policy, band.mix, band.rate]).toEqual(['band', row.mix, row.rate])
       expect(share).toBeCloseTo(row.p50.mean / band.p50.mean, 12)
@@ -63,6 +65,13 @@ describe('docs/evidence/harm.md', () => {
       expect(missed.includes(`${row.mix}, batch ${row.batch.toFixed(0)}`)).toBe(!met)
     // Only the smallest batches miss it.
     expect(new Set(gains.filter(({ met }) => !met).map(({ row }) => row.rate))).toEqual(new Set([300]))
+  })
+
+  it('shows median and tail of eldr and band for three values of τ, at three loads of both mixes', () => {
+    const distinct = (of: (row: HarmRow) => unknown) => new Set(byTau.rows.map(of)).size
+    expect(distinct(({ policy }) => policy)).toBe(6)
+    expect([distinct(({ mix }) => mix), distinct(({ rate }) => rate)]).toEqual([2, 3])
+    expect(pageOf(figures)).toContain('| `eldr@0.05` | `eldr` | `eldr@0.2` |')
   })
 
   it('has the figures that the hand-written pages quote', () => {
@@ -83,7 +92,7 @@ describe('docs/evidence/harm.md', () => {
 
   it('says so if a policy keeps the gain in every cell, or if band is above the bound', () => {
     const changed = (change: (row: HarmRow) => HarmRow) =>
-      harmPage({ ...figures, rows: figures.rows.map(change) }, live)
+      pageOf({ ...figures, rows: figures.rows.map(change) })
     const best = { mean: -0.2, half: 0, count: 10 }
     expect(changed(row => (row.policy === 'band' ? row : { ...row, p50: best }))).toContain(
       'Met in every cell.',

@@ -1,6 +1,7 @@
 import { fileURLToPath } from 'node:url'
 import { EldrError } from '../errors.ts'
 import { DECODE_POLICIES, type PolicyDescriptor } from '../policy/decode-policy.ts'
+import { UNION } from '../policy/union.ts'
 import { driftTables } from '../report/drift-tables.ts'
 import { stageProgress } from '../report/progress.ts'
 import { terminalOn } from '../report/terminal.ts'
@@ -164,9 +165,9 @@ async function trafficOf(files: TrafficFiles, byDomain: Scenario | undefined): P
   return { ...files, domains }
 }
 
-/** Every policy; those that need labels only if the traces have them. */
+/** Every policy, also union as a gateway runs it; those that need labels only if the traces have them. */
 function policiesFor(traffics: readonly Traffic[]): string[] {
   const labelled = traffics.every(({ domains }) => domains.length > 0)
   const canRun = ({ needs }: PolicyDescriptor) => labelled || !needs.includes('labels')
-  return DECODE_POLICIES.filter(canRun).map(({ name }) => name)
+  return [...DECODE_POLICIES.filter(canRun).map(({ name }) => name), `${UNION.name}@learnt`]
 }

@@ -94,7 +94,7 @@ export function addSimulate(program: Command): void {
     )
     .option(
       '--policies <list>',
-      `policies to simulate (default: ${DEFAULTS.policies.join(',')}; with --drift all): ${POLICIES.join(', ')}; eldr@0.2 sets τ; union@true, union@own and union@all predict from the recorded future, the prompt alone, or all neighbours; union@learnt, union@default and union@exact go by a learnt cost of a step, the built-in one, or that of each worker`,
+      `policies to simulate (default: ${DEFAULTS.policies.join(',')}; with --drift all and union@learnt): ${POLICIES.join(', ')}; eldr@0.2 sets τ; union@true, union@own and union@all predict from the recorded future, the prompt alone, or all neighbours; union@learnt, union@default and union@exact go by a learnt cost of a step, the built-in one, or that of each worker`,
       nameList,
     )
     .addOption(

@@ -72,12 +72,19 @@ describe('learnt costs', () => {
   it.each([
     ['the built-in prior', DEFAULT_COST],
     ['a prior without a cost per request', { base: 1000, perExpert: 10, perRequest: 0 }],
+    ['a prior without a base', { base: 0, perExpert: 10, perRequest: 10 }],
     ['a prior of other proportions', { base: 30_000, perExpert: 50, perRequest: 300 }],
   ])('find the time of a step, and move towards its parts, from %s', (_, prior) => {
     const cost = learntFrom({ streams: 5_000 }, prior).of(0)
     expect(timeOf(cost, usual) / timeOf(TRUE_COST, usual)).toBeCloseTo(1, 1)
     // The prior is strong: see PRIOR_WEIGHT.
     expect(distance(cost, TRUE_COST)).toBeLessThan(0.7 * distance(prior, TRUE_COST))
+  })
+
+  it('learn from the built-in prior if the given one is zero', () => {
+    const streams = { streams: 500 }
+    const learnt = learntFrom(streams, { base: 0, perExpert: 0, perRequest: 0 })
+    expect(learnt.of(0)).toEqual(learntFrom(streams, DEFAULT_COST).of(0))
   })
 
   it('find a slow worker and leave the others alike', () => {
@@ -102,6 +109,34 @@ describe('learnt costs', () => {
     feed(learnt, { streams: 10_000, cost: other, seed: 2 })
     expect(timeOf(learnt.of(0), usual) / timeOf(other, usual)).toBeCloseTo(1, 1)
     expect(distance(learnt.of(0), other)).toBeLessThan(0.4 * distance(DEFAULT_COST, other))
+  })
+
+  it.each([
+    ['slower', 5],
+    ['faster', 0.2],
+  ])('follow all workers that become 5 times %s, and still know the slow one', (_, factor) => {
+    const slowness = (worker: number) => (worker === 3 ? 1.5 : 1)
+    const learnt = learntFrom({ streams: 5_000 })
+    feed(learnt, { streams: 400, slowness: worker => factor * slowness(worker), seed: 2 })
+    expect(timeOf(learnt.of(WORKERS), usual) / timeOf(TRUE_COST, usual) / factor).toBeCloseTo(1, 1)
+    feed(learnt, { streams: 800, slowness: worker => factor * slowness(worker), seed: 3 })
+    expect(slownessOf(learnt, 3)).toBeGreaterThan(1.4)
+    expect(slownessOf(learnt, 3)).toBeLessThan(1.6)
+    for (const worker of [0, 1, 2, 4, 5, 6, 7]) expect(slownessOf(learnt, worker)).toBeCloseTo(1, 1)
+  })
+
+  it('keep their level if fewer than most workers change, however many streams these have', () => {
+    const learnt = learntFrom({ streams: 2_000 })
+    const before = timeOf(learnt.of(WORKERS), usual)
+    const random = createRandom(5)
+    // 4 of 5 streams are on workers 0 to 2, which become 100 times slower.
+    for (let at = 0; at < 2_000; at++) {
+      const slow = at % 5 > 0
+      const own = { ...usual, requests: 10 + 20 * random.uniform() }
+      const tokenUs = (slow ? 100 : 1) * timeOf(TRUE_COST, own)
+      learnt.observe(slow ? random.below(3) : 3 + random.below(5), { tokenUs, ...own })
+    }
+    expect(timeOf(learnt.of(4), usual) / before).toBeLessThan(1.5)
   })
 
   it('are hardly moved by stalled streams', () => {

@@ -7,12 +7,14 @@
  * speed. The shape is a ridge regression on the streams of all workers, with the given cost as its prior; the
  * speed of a worker is the mean logarithm of measured over expected time. Old streams are forgotten, every
  * residual is clipped, and shape and speeds are bounded, so that neither stalled streams nor a worker with
- * impossible times can attract or repel all traffic.
+ * impossible times can attract or repel all traffic. If most workers have residuals beyond the clip on the
+ * same side, the level itself has changed: it is set again at once.
  *
  * It has no clock and no random numbers: the same streams give the same costs.
  */
 import { boundedSolve } from '../math/bounded-solve.ts'
-import type { StepCosts, UnionCost } from './step-cost.ts'
+import { type StepCosts, sumOf, type UnionCost } from './step-cost.ts'
+import { DEFAULT_COST } from './union.ts'
 
 export interface LearntCosts extends Required<StepCosts> {
   /** Streams of the worker that were counted; 0 if its cost is that of the cluster. */
@@ -39,6 +41,8 @@ const MAX_BELOW_PRIOR = 8
 const LEARN_EVERY = 16
 /** Residuals, as logarithms, are clipped to this. */
 const MAX_RESIDUAL = 0.3
+/** The level has changed if the median of this many last residuals is beyond the clip on most workers. */
+const RECENT_STREAMS = 8
 /** The speed of a worker follows about this many of its last streams. */
 const SPEED_STREAMS = 64
 /** A worker begins with the cluster's speed, which counts as this many of its streams. */
@@ -63,7 +67,19 @@ const FORGET_AFTER = 64
 
 const PARTS = 3
 
-export function learntCosts(prior: UnionCost): LearntCosts {
+interface WorkerSpeed {
+  /** Logarithm of the time of a step over that of the shape. */
+  speed: number
+  streams: number
+  /** When its last stream ended, in streams of all workers. */
+  lastSeen: number
+  /** Its last residuals, not clipped, in any order. */
+  recent: number[]
+}
+
+/** A prior that costs nothing has no proportions: the built-in one replaces it. */
+export function learntCosts(asked: UnionCost): LearntCosts {
+  const prior = sumOf(asked) > 0 ? asked : DEFAULT_COST
   const decay = 0.5 ** (1 / SHAPE_HALF_LIFE)
   const given = Float64Array.of(prior.base, prior.perExpert, prior.perRequest)
   let shape = given
@@ -80,7 +96,7 @@ export function learntCosts(prior: UnionCost): LearntCosts {
    * worker counts once however many streams it has.
    */
   let clusterSpeed = 0
-  const workers = new Map<number, { speed: number; streams: number; lastSeen: number }>()
+  const workers = new Map<number, WorkerSpeed>()
   const costs = new Map<number, UnionCost>()
   const row = new Float64Array(PARTS)
 
@@ -120,10 +136,31 @@ export function learntCosts(prior: UnionCost): LearntCosts {
   }
 
   function learnSpeed(worker: number, ratio: number): void {
-    const { speed, streams } = workers.get(worker) ?? { speed: clusterSpeed, streams: 0 }
-    const step =
-      clipped(ratio - speed, MAX_RESIDUAL) / Math.min(FIRST_SPEED_STREAMS + streams + 1, SPEED_STREAMS)
-    workers.set(worker, { speed: speed + step, streams: streams + 1, lastSeen: seen })
+    let own = workers.get(worker)
+    if (own === undefined)
+      workers.set(worker, (own = { speed: clusterSpeed, streams: 0, lastSeen: 0, recent: [] }))
+    const residual = ratio - own.speed
+    own.recent[own.streams % RECENT_STREAMS] = residual
+    own.streams++
+    own.speed += clipped(residual, MAX_RESIDUAL) / Math.min(FIRST_SPEED_STREAMS + own.streams, SPEED_STREAMS)
+    own.lastSeen = seen
+  }
+
+  /**
+   * Moves all speeds by the median of the workers' median residuals if most workers have one beyond the clip,
+   * on the same side. A worker counts once however many streams it has, as in the level of the cluster.
+   */
+  function followLevel(): void {
+    const medians = Array.from(workers.values(), ({ recent }) =>
+      recent.length < RECENT_STREAMS ? 0 : median([...recent]),
+    )
+    const beyond = (side: number) => medians.filter(each => side * each > MAX_RESIDUAL).length
+    if (2 * Math.max(beyond(1), beyond(-1)) <= workers.size) return
+    const by = median(medians)
+    for (const own of workers.values()) {
+      own.speed += by
+      own.recent = []
+    }
   }
 
   function forgetIdle(): void {
@@ -162,6 +199,7 @@ export function learntCosts(prior: UnionCost): LearntCosts {
       if (seen % LEARN_EVERY !== 0) return void costs.delete(worker)
       learnShape()
       forgetIdle()
+      followLevel()
       clusterSpeed = median(Array.from(workers.values(), each => each.speed))
       costs.clear()
     },

@@ -8,6 +8,12 @@ export interface UnionCost {
   readonly perRequest: number
 }
 
+/**
+ * Its parts together, to compare costs of the same proportions, which those of workers are: any part may be
+ * 0.
+ */
+export const sumOf = ({ base, perExpert, perRequest }: UnionCost): number => base + perExpert + perRequest
+
 /** Costs of a step on each decode worker. */
 export interface StepCosts {
   of(worker: number): UnionCost

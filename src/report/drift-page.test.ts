@@ -3,6 +3,7 @@ import { readFileSync, statSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { POLICIES } from '../policy/decode-policy.ts'
 import { LOAD_BALANCERS } from '../sim/compare.ts'
+import { keepsBound } from '../sim/drift/bound.ts'
 import { SCENARIOS } from '../sim/drift/scenario.ts'
 import { driftPage } from './drift-page.ts'
 import { type DriftResults, packDrift, unpackDrift } from './drift-results.ts'
@@ -12,6 +13,7 @@ import type { StepCostFigures } from './step-cost-section.ts'
 const file = new URL('../../docs/evidence/results/drift.json', import.meta.url)
 const saved = JSON.parse(readFileSync(file, 'utf8')) as DriftResults
 const stepCost = JSON.parse(readFileSync(new URL('step-cost.json', file), 'utf8')) as StepCostFigures
+const small = JSON.parse(readFileSync(new URL('drift-small.json', file), 'utf8')) as DriftResults[]
 const page = readFileSync(new URL('../../docs/evidence/drift.md', import.meta.url), 'utf8')
 /** As the command has them, with paths. */
 const options = {
@@ -26,7 +28,7 @@ const options = {
 
 describe('docs/evidence/drift.md', () => {
   it('is generated from the saved results: run `npm run build && npm run docs` if not', () => {
-    expect(page).toBe(driftPage(saved, stepCost))
+    expect(page).toBe(driftPage(saved, small, stepCost))
   })
 
   it('has every scenario and every policy, on two mixes at four rates with ten seeds', () => {
@@ -35,6 +37,17 @@ describe('docs/evidence/drift.md', () => {
     expect([saved.traffics.length, saved.rates.length, saved.seeds]).toEqual([2, 4, 10])
     expect(saved.cells.length).toBe(SCENARIOS.length * 2 * 4 * saved.policies.length)
     for (const { name } of SCENARIOS) expect(page).toContain(`\n## ${name}\n`)
+  })
+
+  it('has small clusters with a slow worker, where all policies with a bound keep it', () => {
+    expect(small.map(({ topology }) => topology)).toEqual(['2P4D', '1P2D'])
+    for (const results of small) {
+      expect(results.policies).toEqual(['jsq', 'eldr', 'union', 'union@learnt'])
+      expect(results.scenarios.map(({ name }) => name)).toEqual(['slow', 'foreign_slow'])
+      for (const one of unpackDrift(results)) expect(keepsBound(one)).not.toBe(false)
+    }
+    const worse = { ...small[0]!, cells: small[0]!.cells.map(cell => cell.with(4, 0.02)) }
+    expect(driftPage(saved, [worse], stepCost)).toContain('| union@learnt | **missed** |')
   })
 
   it('says which policies keep the bound and which miss it', () => {

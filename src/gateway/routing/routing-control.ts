@@ -8,7 +8,7 @@ import { EldrError } from '../../errors.ts'
 import { missingFor } from '../../policy/create-policy.ts'
 import { descriptorOf, type PolicyName, type PolicyOptions } from '../../policy/decode-policy.ts'
 import type { LearntCosts } from '../../policy/learnt-costs.ts'
-import type { UnionCost } from '../../policy/step-cost.ts'
+import { sumOf, type UnionCost } from '../../policy/step-cost.ts'
 import {
   createPrefillPolicy,
   type PrefillPolicy,
@@ -153,7 +153,8 @@ export class RoutingControl {
     const streams = learnt?.streams(index) ?? 0
     if (streams === 0) return undefined
     const cost = learnt!.of(index)
-    return { ...cost, streams, timeRatio: cost.base / learnt!.of(NO_WORKER).base }
+    // Costs of workers have the same proportions, and any part may be 0.
+    return { ...cost, streams, timeRatio: sumOf(cost) / sumOf(learnt!.of(NO_WORKER)) }
   }
 
   /** The table for the settings, before there is a router. */

@@ -23,7 +23,7 @@ describe('a file of scenarios', () => {
   })
 
   it.each([
-    ['not JSON', /no list of scenarios/],
+    ['not JSON', /text that is not JSON \(.*expected a JSON list/],
     [[], /no list of scenarios/],
     [[1], /no object in scenario 1/],
     [[{ name: 'a' }, { name: 'B c' }], /name "B c" in scenario 2/],

@@ -17,7 +17,7 @@ export async function readScenarios(file: string): Promise<Scenario[]> {
   const text = await readFile(file, 'utf8').catch((cause: unknown) => {
     throw new EldrError('ELDR_FILE_UNREADABLE', { file, cause })
   })
-  const list = parsed(text)
+  const list = parsed(file, text)
   if (!Array.isArray(list) || list.length === 0) throw wrong(file, 'no list of scenarios', 'a JSON list')
   return list.map((entry: unknown, at) => {
     const problem = problemOf(entry)
@@ -27,11 +27,11 @@ export async function readScenarios(file: string): Promise<Scenario[]> {
   })
 }
 
-function parsed(text: string): unknown {
+function parsed(file: string, text: string): unknown {
   try {
     return JSON.parse(text)
-  } catch {
-    return undefined
+  } catch (cause) {
+    throw wrong(file, `text that is not JSON (${(cause as Error).message})`, 'a JSON list')
   }
 }
 

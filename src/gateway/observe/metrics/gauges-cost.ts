@@ -38,7 +38,7 @@ export function addCostGauges(metrics: Metrics, sources: () => CostSources): voi
   )
   gauge(
     'eldr_step_cost_speed_ratio',
-    'Time of a decode step of the worker over that of the cluster, for the same batch: 1.5 is a worker that takes 1.5 times as long. Follows about the last 64 streams of the worker',
+    'Time of a decode step of the worker over that of the cluster, for the same batch: 1.5 is a worker that takes 1.5 times as long. Follows about the last 64 streams of the worker. Limited to about 0.93 to 1.99, and small differences are shrunk toward 1. The cluster is the median of the workers: if half of them or more are slow, their slowness is underestimated',
     cost => cost.timeRatio,
   )
   gauge(
