@@ -31,7 +31,7 @@ async function send(count: number): Promise<void> {
   }
 }
 const shadow = async () => (await call(cluster, 'GET', '/eldr/shadow')).json
-/** Shadow policies that have used up their time rest when the routing changes: sends until they decide again. */
+/** Shadow policies whose time is used up rest when the routing changes: sends until they decide again. */
 async function untilDeciding(): Promise<void> {
   do await send(1)
   while ((await shadow()).shadows.some(({ decisions }: { decisions: number }) => decisions === 0))
