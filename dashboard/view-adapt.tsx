@@ -24,7 +24,7 @@ const STATE_WORDS: Readonly<Record<AdaptView['state'], string>> = {
 const LEVELS: Partial<Record<AdaptView['state'], string>> = { steady: 'well', drifting: 'ill', held: 'ill' }
 const VERDICTS: Readonly<Record<AdaptAttempt['verdict'], string>> = {
   swap: 'worth a swap',
-  suggest: 'worth a swap: take it below, or set adapt.mode to on',
+  suggest: 'worth a swap',
   no_gain: 'not worth a swap',
   failed: 'failed',
 }
@@ -69,12 +69,17 @@ export function Adapt() {
   )
 }
 
-function Drift({ view: { mode, state, note, drift } }: { view: AdaptView }) {
+function Drift({ view: { mode, state, note, problem, drift } }: { view: AdaptView }) {
   return (
     <Section title="Drift" aside={<p class="quiet">mode {mode}</p>}>
       <p class={`verdict ${LEVELS[state] ?? 'open'}`} data-fact="adapt-state" data-state={state}>
         {STATE_WORDS[state]} {note}
       </p>
+      {problem !== undefined && (
+        <p class="notice" data-fact="adapt-problem">
+          {problem}
+        </p>
+      )}
       {drift === undefined ? undefined : drift.history.length === 0 ? (
         <Empty>No request has been compared with the artifact yet.</Empty>
       ) : (
@@ -139,7 +144,7 @@ function Refit({ view: { last, suggestion }, off, take }: { view: AdaptView; off
           <Fact
             name="Predicted gain"
             value={`${percent(last.gain, 1)} ± ${percent(last.gainHalf, 1)}`}
-            note={`of the time of a decode step; ${VERDICTS[last.verdict]}`}
+            note={`of the time of a decode step; ${VERDICTS[last.verdict]}${suggestion ? ': take it below, or set adapt.mode to on' : ''}`}
             fact="gain"
           />
           <Fact

@@ -115,12 +115,14 @@ const ROUTING: Readonly<Record<string, string>> = {
   workers: 'tables grown for more workers',
   model: 'model shape detected',
   adapt_drift: 'live requests drifted away from the artifact',
+  adapt_recovered: 'live requests resemble the calibration again',
   adapt_judged: 'refit judged',
   adapt_swapped: 'artifact swapped for a refitted one',
   adapt_kept: 'swap kept',
   adapt_undone: 'swap undone',
   adapt_rolled_back: 'swap rolled back',
   adapt_failed: 'swap failed',
+  adapt_skipped: 'a file of a swap cannot be read',
 }
 
 export function eventText({ kind, about, change }: ClusterEvent): string {

@@ -124,6 +124,14 @@ export const ERRORS = {
     text: 'Responses differ between policies',
     todo: 'Routing must never change an output: please report this, with the command line and the seed.',
   },
+  ELDR_ADAPT_FOLDER: {
+    text: 'The artifact cannot be swapped: the folder of live recalibration is not writable',
+    todo: 'Set adapt.folder (--adapt-folder, ELDR_ADAPT_FOLDER) to a folder that the gateway may create or write, or set adapt.mode to off.',
+  },
+  ELDR_ADAPT_TIMEOUT: {
+    text: 'The refit from live requests took too long and was stopped',
+    todo: 'Set a smaller adapt.sampleRequests, or give the gateway more CPU. It is tried again later.',
+  },
   ELDR_USAGE: {
     text: 'Invalid command line',
     todo: 'Run the command with --help.',

@@ -13,6 +13,8 @@ export interface AdaptView {
   readonly state: AdaptState
   /** Why it is idle or held. */
   readonly note?: string
+  /** Why no swap can be made. */
+  readonly problem?: string
   readonly drift: {
     /** Mean rank of recent requests among the calibration requests: about 0.5 while the artifact fits. */
     readonly meanRank?: number
@@ -69,8 +71,22 @@ export interface SwapView extends Lineage {
   readonly p99AfterMs?: number
 }
 
+/** No refit after a swap was taken back, on all gateways of the same workers. */
+export interface AdaptHold {
+  readonly how: 'undone' | 'rolled_back'
+  /** Unix time. */
+  readonly untilMs: number
+  /** Hash of the swap. */
+  readonly sha256: string
+}
+
 export type AdaptEvent =
   | { readonly kind: 'drift'; readonly meanRank: number; readonly sinceMs: number }
+  | { readonly kind: 'recovered'; readonly meanRank: number }
   | { readonly kind: 'judged'; readonly attempt: AttemptView }
-  | { readonly kind: 'swapped' | 'kept' | 'undone' | 'rolled_back'; readonly swap: SwapView }
+  | { readonly kind: 'swapped' | 'undone' | 'rolled_back'; readonly swap: SwapView }
+  /** `why`: the end of the watch. */
+  | { readonly kind: 'kept'; readonly swap: SwapView; readonly why: string }
   | { readonly kind: 'failed'; readonly problem: string }
+  /** A file of the folder that cannot be read. */
+  | { readonly kind: 'skipped'; readonly file: string; readonly problem: string }

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { readFile } from 'node:fs/promises'
+import { cp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { fitFile, shipped } from '../../test/data.ts'
@@ -10,7 +10,7 @@ import { writeArtifact } from '../fit/artifact-write.ts'
 import { createRandom } from '../math/random.ts'
 import type { PolicyName } from '../policy/decode-policy.ts'
 import { Adapter, type AdapterHost, type AdapterOptions } from './adapter.ts'
-import type { AdaptEvent } from './adapt-view.ts'
+import type { AdaptEvent, AdaptHold } from './adapt-view.ts'
 import { attempt, type AttemptInput } from './attempt.ts'
 import { asRequest, liveRows, type LiveRow } from './traffic.ts'
 
@@ -36,6 +36,8 @@ const hashOf = async (path: string) =>
     .update(await readFile(path))
     .digest('hex')
 let folders = 0
+const aborted = (signal: AbortSignal) =>
+  new Promise<void>((_, reject) => signal.addEventListener('abort', () => reject(signal.reason as Error)))
 
 /** A gateway of four workers whose clock the test advances. */
 class Gateway implements AdapterHost {
@@ -43,7 +45,16 @@ class Gateway implements AdapterHost {
   readonly inputs: AttemptInput[] = []
   policy: PolicyName = 'eldr'
   nowMs = 1_700_000_000_000
+  tau = 0.1
+  workers = WORKERS
+  serving = ['a', 'b', 'c', 'd']
   loadFails = false
+  noTarget = ''
+  readonly holds: (AdaptHold | undefined)[] = []
+  /** Artifacts that other gateways have shared. */
+  readonly shared = new Map<string, Uint8Array>()
+  /** The next refit waits for this, or for the end of its signal. */
+  refitGate: Promise<void> | undefined
   artifact!: Artifact
   sha256 = ''
   file = original
@@ -67,11 +78,11 @@ class Gateway implements AdapterHost {
       },
       this,
       {
-        run: async input => {
+        run: async (input, signal) => {
           this.inputs.push(input)
+          if (this.refitGate !== undefined) await Promise.race([this.refitGate, aborted(signal)])
           return attempt(input)
         },
-        close: () => {},
       },
       () => this.nowMs,
     )
@@ -79,26 +90,42 @@ class Gateway implements AdapterHost {
   }
 
   target() {
+    if (this.noTarget !== '') return undefined
     const assignment = new Map(Array.from({ length: WORKERS }, (_, k) => [k, k]))
     return {
       artifact: this.artifact,
       sha256: this.sha256,
       file: this.file,
       policy: this.policy,
-      tau: 0.1,
-      workers: Array.from({ length: WORKERS }, (_, cluster) => ({ cluster, fixed: false })),
+      tau: this.tau,
+      serving: this.serving,
+      workers: Array.from({ length: this.workers }, (_, cluster) => ({ cluster, fixed: false })),
       assignment,
       assigned: assignment,
       inflight: () => [],
     }
   }
 
+  whyNoTarget(): string {
+    return this.noTarget
+  }
+
+  async fetch(sha256: string): Promise<Uint8Array | undefined> {
+    return this.shared.get(sha256)
+  }
+
   running(): number {
     return 12 * WORKERS
   }
 
-  async load(path: string, shownAs: string): Promise<string> {
+  async load(
+    path: string,
+    shownAs: string,
+    _assignment?: ReadonlyMap<number, number>,
+    hold?: AdaptHold,
+  ): Promise<string> {
     if (this.loadFails) throw new Error('the disk is full')
+    this.holds.push(hold)
     this.artifact = await readArtifact(path)
     this.sha256 = await hashOf(path)
     this.file = shownAs
@@ -187,6 +214,41 @@ describe('the adapter', () => {
     expect(gateway.kinds).not.toContain('rolled_back')
   })
 
+  it('does not blame a swap for a tail that a change of policy, τ or workers made longer', async () => {
+    for (const change of [{ policy: 'band' }, { tau: 0.3 }, { serving: ['a', 'b', 'c'] }] as const) {
+      const gateway = await new Gateway().start()
+      while (!gateway.kinds.includes('swapped')) await gateway.serve('lang', 1)
+      await gateway.serve('lang', 5)
+      Object.assign(gateway, change)
+      await gateway.serve('lang', 40, 30)
+      expect(gateway.kinds).not.toContain('rolled_back')
+      expect(gateway.events.find(({ kind }) => kind === 'kept')).toMatchObject({
+        why: 'policy, τ or workers have changed',
+        swap: { sha256: gateway.sha256 },
+      })
+    }
+  })
+
+  it('clears the drift and the suggestion when traffic is as before again', async () => {
+    const gateway = await new Gateway().start({ mode: 'suggest' })
+    await gateway.serve('lang', 42)
+    expect(gateway.adapter.view()).toMatchObject({ state: 'drifting', suggestion: true })
+    await gateway.serve('task', 120)
+    expect(gateway.kinds).toContain('recovered')
+    const { state, suggestion, drift } = gateway.adapter.view()
+    expect({ state, suggestion, sinceMs: drift.sinceMs }).toEqual({ state: 'steady', suggestion: false })
+    await gateway.serve('lang', 60)
+    expect(gateway.kinds.filter(kind => kind === 'drift').length).toBe(2)
+  })
+
+  it('samples a request that is retried once', async () => {
+    const gateway = await new Gateway().start()
+    const request = asRequest('a', rows.task[0]!, gateway.artifact)
+    for (let time = 0; time < 3; time++) gateway.adapter.decided(request, undefined)
+    const { sample, drift } = gateway.adapter.view()
+    expect([sample.requests, drift.history[0]!.requests]).toEqual([1, 1])
+  })
+
   it('suggests and does not swap in mode suggest, until it is told to', async () => {
     const gateway = await new Gateway().start({ mode: 'suggest' })
     const { sha256 } = gateway
@@ -195,7 +257,16 @@ describe('the adapter', () => {
     expect(gateway.kinds.slice(0, 2)).toEqual(['drift', 'judged'])
     expect(gateway.sha256).toBe(sha256)
     expect(gateway.adapter.view()).toMatchObject({ suggestion: true, last: { verdict: 'suggest' } })
+    gateway.workers = 3
+    const { adapter } = gateway
+    expect(await adapter.swap()).toEqual({
+      kind: 'refused',
+      why: 'It was made for 4 decode workers, and there are 3: wait for the next one.',
+    })
+    gateway.workers = WORKERS
+    while (!adapter.view().suggestion) await gateway.serve('lang', 1)
     expect(await gateway.adapter.swap()).toEqual({ kind: 'ok' })
+    expect(gateway.adapter.view().last!.verdict).toBe('swap') // no longer something to take
     expect(gateway.sha256).not.toBe(sha256)
     expect(gateway.adapter.view()).toMatchObject({ suggestion: false, swaps: [{ state: 'in_force' }] })
   })
@@ -216,6 +287,89 @@ describe('the adapter', () => {
     expect(await next.adapter.undo()).toEqual({ kind: 'ok' })
     expect(next.sha256).toBe(first)
     expect(next.adapter.view()).toMatchObject({ state: 'held', swaps: [{ state: 'undone' }] })
+
+    // The third process knows what became of the swap, and that refits are held.
+    const third = await new Gateway().start({ folder: join(folder.path, 'undo') })
+    await third.adapter.restore()
+    expect(third.adapter.view()).toMatchObject({
+      state: 'held',
+      swaps: [{ sha256: second, state: 'undone' }],
+    })
+    third.nowMs += 1_800_000
+    await third.adapter.tick()
+    expect(third.adapter.view().state).toBe('steady')
+  })
+
+  it('stops a running refit for an undo', async () => {
+    const gateway = await new Gateway().start()
+    const { sha256 } = gateway
+    while (!gateway.kinds.includes('swapped')) await gateway.serve('lang', 1)
+    while (!gateway.kinds.includes('kept')) await gateway.serve('lang', 1)
+    gateway.refitGate = new Promise(() => {})
+    const before = gateway.inputs.length
+    for (let second = 0; second < 120 && gateway.inputs.length === before; second++)
+      void gateway.serve('task', 1)
+    expect(gateway.adapter.view().state).toBe('refitting')
+    expect(await gateway.adapter.undo()).toEqual({ kind: 'ok' })
+    expect(gateway.sha256).toBe(sha256)
+    expect(gateway.adapter.view()).toMatchObject({ state: 'held', swaps: [{ state: 'undone' }] })
+    expect(gateway.adapter.view().last!.verdict).toBe('swap') // the stopped refit is no failure
+  })
+
+  it('stays on hold when workers change, and not when an operator loads an artifact', async () => {
+    const gateway = await new Gateway().start()
+    while (!gateway.kinds.includes('swapped')) await gateway.serve('lang', 1)
+    const { sha256 } = gateway
+    await gateway.adapter.undo()
+    expect(gateway.holds.at(-1)).toMatchObject({ how: 'undone', sha256 })
+    gateway.adapter.artifactChanged('refit')
+    await gateway.serve('lang', 120)
+    expect(gateway.adapter.view().state).toBe('held')
+    gateway.adapter.artifactChanged('artifact')
+    await gateway.serve('lang', 60)
+    expect(gateway.kinds.filter(kind => kind === 'swapped').length).toBe(2)
+  })
+
+  it('lists and undoes a swap of another gateway, and shares its hold', async () => {
+    const [a, b] = [await new Gateway().start(), await new Gateway().start()]
+    const { sha256: first } = a
+    while (!a.kinds.includes('swapped')) await a.serve('lang', 1)
+    // As a replica: the bytes come from the store, and the file is gone when they are read.
+    const bytes = join(folder.path, 'from-the-store.safetensors')
+    await cp(a.file, bytes)
+    await b.load(bytes, a.file)
+    b.adapter.held(undefined)
+    await rm(bytes)
+    expect(b.adapter.view().swaps).toMatchObject([
+      { sha256: a.sha256, parentSha256: first, state: 'in_force' },
+    ])
+    expect(await b.adapter.undo()).toEqual({ kind: 'ok' })
+    expect([b.sha256, b.file]).toEqual([first, original])
+    const hold = b.holds.at(-1)
+    await a.load(original, original)
+    a.adapter.held(hold)
+    expect(a.adapter.view()).toMatchObject({ state: 'held', swaps: [{ state: 'undone' }] })
+    a.adapter.held(undefined)
+    expect(a.adapter.view().state).toBe('steady')
+  })
+
+  it('undoes a swap whose parent it never had with the bytes that are shared, or says what to do', async () => {
+    const made = await new Gateway().start()
+    while (!made.kinds.includes('swapped')) await made.serve('lang', 1)
+    const late = await new Gateway().start()
+    const { sha256: first } = late
+    Object.assign(late, { sha256: made.sha256, file: made.file, artifact: made.artifact })
+    const other = await new Gateway().start()
+    other.sha256 = 'c'.repeat(64)
+    other.adapter.artifactChanged()
+    await other.load(made.file, made.file)
+    expect(await other.adapter.undo()).toEqual({
+      kind: 'refused',
+      why: 'This gateway lacks the artifact before the swap: undo it on the gateway that made it, or load an artifact.',
+    })
+    other.shared.set(first, await readFile(original))
+    expect(await other.adapter.undo()).toEqual({ kind: 'ok' })
+    expect(other.sha256).toBe(first)
   })
 
   it('forgets a suggestion when an operator loads an artifact', async () => {
@@ -231,13 +385,46 @@ describe('the adapter', () => {
   })
 
   it('says why a swap failed, and tries again later', async () => {
-    const gateway = await new Gateway().start()
+    const own = join(folder.path, 'failed')
+    const gateway = await new Gateway().start({ folder: own })
     gateway.loadFails = true
     while (!gateway.kinds.includes('failed')) await gateway.serve('lang', 1)
     expect(gateway.adapter.view().last).toMatchObject({ verdict: 'failed', problem: 'the disk is full' })
+    expect(await readdir(own)).toEqual([]) // no swap, no parent
     gateway.loadFails = false
     await gateway.serve('lang', 60)
     expect(gateway.kinds).toContain('swapped')
+  })
+
+  it('skips damaged files of its folder, and says which', async () => {
+    const own = join(folder.path, 'damaged')
+    const gateway = await new Gateway().start({ folder: own })
+    while (!gateway.kinds.includes('swapped')) await gateway.serve('lang', 1)
+    const name = 'swap-20200101T000000Z-aaaaaaaa.artifact.safetensors'
+    await writeFile(join(own, name), 'no tensors')
+    const next = await new Gateway().start({ folder: own })
+    await next.adapter.restore()
+    expect(next.events).toMatchObject([{ kind: 'skipped', file: join(own, name) }])
+    expect(next.adapter.view().swaps.length).toBe(1)
+  })
+
+  it('says at the start that its folder cannot be written, in the log only in mode on', async () => {
+    for (const mode of ['suggest', 'on'] as const) {
+      const gateway = await new Gateway().start({ mode, folder: join(original, 'in a file') })
+      await gateway.adapter.restore()
+      expect(gateway.adapter.view().problem).toMatch(/ELDR_ADAPT_FOLDER/)
+      expect(gateway.kinds).toEqual(mode === 'on' ? ['failed'] : [])
+    }
+  })
+
+  it('begins when the first decode worker comes', async () => {
+    const gateway = new Gateway()
+    gateway.noTarget = 'There is no decode worker.'
+    await gateway.start()
+    expect(gateway.adapter.view()).toMatchObject({ state: 'idle', note: 'There is no decode worker.' })
+    gateway.noTarget = ''
+    await gateway.serve('task', 2)
+    expect(gateway.adapter.view().sample.requests).toBeGreaterThan(0)
   })
 
   it('is idle without a policy that looks at experts, and says so', async () => {

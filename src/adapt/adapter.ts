@@ -5,20 +5,18 @@
  */
 import type { Artifact } from '../fit/artifact.ts'
 import { createRandom } from '../math/random.ts'
-import { rowMatrixOf } from '../math/row-matrix.ts'
 import { descriptorOf, type PolicyName, type RoutableRequest } from '../policy/decode-policy.ts'
 import type { UnionCost } from '../policy/step-cost.ts'
-import { dimensionsOf } from '../signature/signature.ts'
-import { TRANSFORM } from '../signature/transform.ts'
-import type { AdaptEvent, AdaptState, AdaptView, AttemptView, SwapView } from './adapt-view.ts'
+import type { AdaptEvent, AdaptHold, AdaptState, AdaptView, AttemptView, SwapView } from './adapt-view.ts'
 import type { AttemptInput, AttemptResult, AttemptWorker, InflightRequest } from './attempt.ts'
 import { DriftDetector, rankOf } from './drift-detector.ts'
 import { DriftHistory } from './drift-history.ts'
 import { isWorthASwap } from './judge.ts'
+import { type LiveModel, liveModel } from './live-model.ts'
 import { LiveSample } from './live-sample.ts'
 import { RecentTimes } from './recent-times.ts'
 import type { AttemptRunner } from './run-attempt.ts'
-import { SwapFiles } from './swap-files.ts'
+import { type Outcome, SwapFiles } from './swap-files.ts'
 import { compareTails, LOOKS } from './tail-watch.ts'
 
 export interface AdapterOptions {
@@ -36,12 +34,24 @@ export interface AdapterOptions {
 
 /** What it is told about the gateway, and what it may do there. */
 export interface AdapterHost {
-  /** Undefined without an artifact or decode workers. */
+  /** Undefined without an artifact or decode workers, or if the workers cannot have its clusters. */
   target(): AdapterTarget | undefined
-  /** Requests on decode workers now. */
+  /** Why there is no target. */
+  whyNoTarget(): string
+  /** Requests on decode workers now, also those of other gateways. */
   running(): number
-  /** Loads an artifact from a file. Resolves with its hash. `assignment`: index of a worker → its cluster. */
-  load(path: string, shownAs: string, assignment: ReadonlyMap<number, number>): Promise<string>
+  /**
+   * Loads an artifact from a file, here and on all replicas, with the hold that goes with it. Resolves with
+   * its hash. `assignment`: index of a worker → its cluster.
+   */
+  load(
+    path: string,
+    shownAs: string,
+    assignment: ReadonlyMap<number, number>,
+    hold?: AdaptHold,
+  ): Promise<string>
+  /** Bytes of an artifact with this hash, if other gateways have shared them. */
+  fetch(sha256: string): Promise<Uint8Array | undefined>
   /** For log, events and metrics. */
   happened(event: AdaptEvent): void
 }
@@ -59,6 +69,8 @@ export interface AdapterTarget {
   readonly assignment: ReadonlyMap<number, number>
   /** The assignment in force. */
   readonly assigned: ReadonlyMap<number, number>
+  /** Names of the decode workers that take requests now. */
+  readonly serving: readonly string[]
   inflight(): readonly InflightRequest[]
 }
 
@@ -70,7 +82,7 @@ const MIN_REQUESTS_PER_WORKER = 32
 /** Wait after an attempt without a gain; doubles with each. */
 const RETRY_MS = 30_000
 const MAX_RETRY_MS = 1_800_000
-/** After a swap was undone or rolled back. */
+/** After a swap was undone or rolled back, which an operator may end by loading an artifact. */
 const HOLD_MS = 1_800_000
 /** Streams that end this soon after a swap were mostly decoded before it. */
 const SETTLE_MS = 10_000
@@ -91,6 +103,8 @@ interface Watch {
   readonly sinceMs: number
   readonly before: readonly number[]
   readonly arrivalsPerMs: number
+  /** When policy, τ or workers had changed last. */
+  readonly routingMs: number
   /** Comparisons so far. */
   looks: number
 }
@@ -115,6 +129,8 @@ export class Adapter {
   readonly #swaps: MutableSwap[] = []
   /** Names and assignments of artifacts that an undo may return to, by hash. */
   readonly #known = new Map<string, Known>()
+  /** As of the last change of the artifact. */
+  #inForce: AdapterTarget | undefined
   #model: LiveModel | undefined
   #detector = new DriftDetector([])
   #meanInflight: number | undefined
@@ -126,9 +142,17 @@ export class Adapter {
   /** A swap that was fitted on few requests is tried again with this many. */
   #refineAt = Infinity
   #changedMs = -Infinity
-  #held: string | undefined
+  /** Policy, τ and workers, and when they changed. */
+  #routing = ''
+  #routingMs = -Infinity
+  #hold: AdaptHold | undefined
+  #folderProblem: string | undefined
   #busy: 'refitting' | 'swapping' | undefined
+  /** The running refit: its end, and what stops it. */
+  #refit: { readonly ended: Promise<void>; readonly control: AbortController } | undefined
   #closed = false
+  /** Writes to the folder, one after the other. */
+  #saves: Promise<void> = Promise.resolve()
 
   constructor(options: AdapterOptions, host: AdapterHost, runner: AttemptRunner, now = Date.now) {
     this.#options = options
@@ -144,11 +168,35 @@ export class Adapter {
     this.artifactChanged()
   }
 
-  /** Reads the swaps of earlier processes from the folder. */
+  /** Reads the swaps of earlier processes, and checks that the folder can be written. Never rejects. */
   async restore(): Promise<void> {
-    for (const { path, sha256, lineage } of await this.#files.list())
-      if (!this.#swaps.some(swap => swap.sha256 === sha256))
-        this.#swaps.push({ ...lineage, file: path, sha256, state: 'past' })
+    try {
+      await this.checkFolder()
+      const { swaps, skipped } = await this.#files.list()
+      for (const each of skipped) this.#host.happened({ kind: 'skipped', ...each })
+      for (const { path, sha256, lineage, outcome } of swaps) {
+        const { heldUntilMs, state = 'past', ...seen } = outcome ?? {}
+        this.#list({ ...lineage, ...seen, file: path, sha256, state })
+        // Not if an operator has loaded another artifact since.
+        if (heldUntilMs !== undefined && state !== 'past' && this.#inForce?.sha256 === lineage.parentSha256)
+          this.held({ how: state, untilMs: heldUntilMs, sha256 })
+      }
+    } catch (error) {
+      this.#host.happened({ kind: 'failed', problem: wordsOf(error) })
+    }
+  }
+
+  /** Whether swaps can be written. With mode `suggest` only the view says so. */
+  async checkFolder(): Promise<void> {
+    try {
+      await this.#files.checkWritable()
+      this.#folderProblem = undefined
+    } catch (error) {
+      const isNew = this.#folderProblem === undefined
+      this.#folderProblem = wordsOf(error)
+      if (isNew && this.#options.mode === 'on')
+        this.#host.happened({ kind: 'failed', problem: this.#folderProblem })
+    }
   }
 
   /** A request was placed. `plain`: its plain counts if it was signed by recent ones. */
@@ -156,14 +204,24 @@ export class Adapter {
     const model = this.#model
     const { id, signature, counts } = request
     const nowMs = this.#now()
+    if (counts !== undefined && this.#sample.has({ id, counts })) return
     this.#arrivals.add(0, nowMs)
     if (model === undefined || counts === undefined || signature?.length !== model.width) return
     const best = model.best(signature)
     this.#history.add(rankOf(best, model.quantiles), nowMs)
     this.#sample.offer({ id, counts, plain: model.hasFallback ? plain : undefined }, nowMs)
-    if (!this.#detector.add(best, nowMs)) return
-    this.#changedMs = this.#detector.sinceMs!
-    this.#host.happened({ kind: 'drift', meanRank: this.#detector.meanRank!, sinceMs: this.#changedMs })
+    const change = this.#detector.add(best, nowMs)
+    if (change === undefined) return
+    const meanRank = this.#detector.meanRank!
+    if (change === 'drift') {
+      this.#changedMs = this.#detector.sinceMs!
+      this.#host.happened({ kind: 'drift', meanRank, sinceMs: this.#changedMs })
+    } else {
+      // What was suggested is for traffic that has gone.
+      this.#suggestion = undefined
+      this.#retryMs = RETRY_MS
+      this.#host.happened({ kind: 'recovered', meanRank })
+    }
   }
 
   /** Expert counts over the decode steps of a request, from its worker. */
@@ -180,8 +238,11 @@ export class Adapter {
     this.#streams.add(tokenMs, this.#now())
   }
 
-  /** Called after every change of the artifact, by this class too. */
-  artifactChanged(): void {
+  /**
+   * Called after every change of the artifact, by this class too: another was loaded, or the one in force was
+   * refitted to other workers.
+   */
+  artifactChanged(cause: 'artifact' | 'refit' = 'artifact'): void {
     const target = this.#host.target()
     const before = this.#model
     if (target === undefined) {
@@ -189,17 +250,27 @@ export class Adapter {
       return
     }
     const { artifact, sha256 } = target
+    this.#noticeSwap(target)
+    this.#inForce = target
     this.#model = liveModel(artifact)
     this.#detector = new DriftDetector(artifact.about.bestSimilarity)
     if (before !== undefined && before.source !== this.#model.source) this.#sample.forget()
     if (this.#watch !== undefined && this.#watch.swap.sha256 !== sha256) this.#watch = undefined
     if (this.#suggestion?.parentSha256 !== sha256) this.#suggestion = undefined
     if (this.#busy === 'swapping') return
-    // An operator or another gateway has loaded it.
     this.#refineAt = Infinity
-    this.#held = undefined
     this.#notBeforeMs = 0
     this.#retryMs = RETRY_MS
+    // An operator has loaded it; if another gateway has, `held` comes next.
+    if (cause === 'artifact') this.#hold = undefined
+  }
+
+  /** The hold that all gateways of the same workers share: after an undo or a rollback on any of them. */
+  held(hold: AdaptHold | undefined): void {
+    this.#hold = hold !== undefined && this.#now() < hold.untilMs ? hold : undefined
+    if (hold === undefined) return
+    const swap = this.#swaps.find(({ sha256 }) => sha256 === hold.sha256)
+    if (swap !== undefined && swap.state !== hold.how) this.#ended(swap, hold)
   }
 
   /** Called about once a second. Resolves when nothing is left to do. */
@@ -211,7 +282,8 @@ export class Adapter {
         : this.#meanInflight + INFLIGHT_WEIGHT * (running - this.#meanInflight)
     if (this.#busy !== undefined || this.#closed) return
     const nowMs = this.#now()
-    if (this.#held !== undefined && nowMs >= this.#notBeforeMs) this.#held = undefined
+    if (this.#hold !== undefined && nowMs >= this.#hold.untilMs) this.#hold = undefined
+    this.#noticeRouting(nowMs)
     if (this.#watch !== undefined) await this.#checkTail(this.#watch, nowMs)
     else if (this.#isDue(nowMs)) await this.#attempt(nowMs)
   }
@@ -221,12 +293,17 @@ export class Adapter {
     if (this.#busy !== undefined) return refused('A refit or a swap is running: try again.')
     const suggestion = this.#suggestion
     if (suggestion === undefined) return refused('There is no suggestion for the artifact in force.')
-    this.#held = undefined
-    return (await this.#swapTo(suggestion)) ? { kind: 'ok' } : refused(this.#last?.problem ?? 'It failed.')
+    const result = await this.#swapTo(suggestion)
+    if (result.kind === 'ok') this.#hold = undefined
+    return result
   }
 
-  /** Returns to the artifact before the swap in force. */
-  undo(): Promise<UndoResult> {
+  /** Returns to the artifact before the swap in force. Stops a running refit, which is for that swap. */
+  async undo(): Promise<UndoResult> {
+    if (this.#refit !== undefined && this.#swapInForce() !== undefined) {
+      this.#refit.control.abort(new Error('the swap in force is undone'))
+      await this.#refit.ended
+    }
     return this.#goBack('undone')
   }
 
@@ -237,7 +314,8 @@ export class Adapter {
     return {
       mode,
       state: this.#state(why),
-      note: why ?? this.#held,
+      note: why ?? (this.#hold && holdWords(this.#hold)),
+      problem: this.#folderProblem,
       drift: {
         meanRank: this.#detector.meanRank,
         sinceMs: this.#detector.sinceMs,
@@ -257,27 +335,27 @@ export class Adapter {
       last: this.#last,
       suggestion: this.#suggestion !== undefined,
       swaps: this.#swaps.map(swap =>
-        swap.state === 'past' && swap.sha256 === target?.sha256 ? { ...swap, state: 'in_force' } : swap,
+        swap.sha256 === target?.sha256 ? { ...swap, state: 'in_force' } : swap,
       ),
     }
   }
 
   close(): void {
     this.#closed = true
-    this.#runner.close()
+    this.#refit?.control.abort(new Error('the gateway stops'))
   }
 
   #state(why: string | undefined): AdaptState {
     if (why !== undefined) return 'idle'
     if (this.#busy !== undefined) return this.#busy
-    if (this.#held !== undefined) return 'held'
+    if (this.#hold !== undefined) return 'held'
     if (this.#watch !== undefined) return 'watching'
     return this.#detector.isDrifting ? 'drifting' : 'steady'
   }
 
   #whyIdle(): string | undefined {
     const target = this.#host.target()
-    if (target === undefined) return 'No artifact or no decode worker.'
+    if (target === undefined) return this.#host.whyNoTarget()
     const { needs } = descriptorOf(target.policy)
     if (needs.includes('labels')) return `The policy ${target.policy} needs labels, which live requests lack.`
     if (!needs.includes('signature') && !needs.includes('counts'))
@@ -293,20 +371,37 @@ export class Adapter {
   }
 
   #isDue(nowMs: number): boolean {
-    if (nowMs < this.#notBeforeMs || this.#whyIdle() !== undefined) return false
+    if (this.#hold !== undefined || nowMs < this.#notBeforeMs || this.#whyIdle() !== undefined) return false
     const usable = this.#sample.countSince(this.#changedMs)
     return this.#detector.isDrifting ? usable >= this.#needed() : usable >= this.#refineAt
   }
 
   async #attempt(nowMs: number): Promise<void> {
+    const control = new AbortController()
+    let end = () => {}
+    this.#refit = { control, ended: new Promise<void>(resolve => (end = resolve)) }
+    const isRefinement = !this.#detector.isDrifting
+    try {
+      await this.#judge(nowMs, control.signal)
+    } finally {
+      this.#busy = undefined
+      this.#refit = undefined
+      end()
+    }
+    if (control.signal.aborted) return
+    if (this.#suggestion !== undefined && this.#options.mode === 'on') await this.#swapTo(this.#suggestion)
+    else if (!isRefinement || this.#options.mode === 'suggest') this.#waitLonger()
+  }
+
+  /** Refits, and makes a suggestion if that gives a gain. */
+  async #judge(nowMs: number, signal: AbortSignal): Promise<void> {
     const target = this.#host.target()!
     const sample = this.#sample.snapshot(this.#changedMs)
-    const isRefinement = !this.#detector.isDrifting
     this.#refineAt = Infinity
     const startMs = performance.now()
     this.#busy = 'refitting'
     try {
-      const result = await this.#runner.run(this.#inputOf(target, sample, nowMs))
+      const result = await this.#runner.run(this.#inputOf(target, sample, nowMs), signal)
       const { gain, judgedBy, fitted, heldOut, moved, inflight } = result
       const isGain = isWorthASwap(gain, this.#options.minGain)
       this.#last = {
@@ -324,16 +419,11 @@ export class Adapter {
       this.#host.happened({ kind: 'judged', attempt: this.#last })
       this.#suggestion = isGain ? { result, parentSha256: target.sha256 } : undefined
     } catch (error) {
-      if (this.#closed) return
-      const problem = error instanceof Error ? error.message : String(error)
+      if (signal.aborted) return
+      const problem = wordsOf(error)
       this.#last = { atMs: nowMs, seconds: (performance.now() - startMs) / 1000, verdict: 'failed', problem }
       this.#host.happened({ kind: 'judged', attempt: this.#last })
-    } finally {
-      this.#busy = undefined
     }
-    if (this.#suggestion !== undefined && this.#options.mode === 'on' && !this.#closed) {
-      await this.#swapTo(this.#suggestion)
-    } else if (!isRefinement || this.#options.mode === 'suggest') this.#waitLonger()
   }
 
   #waitLonger(): void {
@@ -358,48 +448,97 @@ export class Adapter {
     }
   }
 
-  /** False if another artifact came first, or the files cannot be written. */
-  async #swapTo({ result, parentSha256 }: Suggestion): Promise<boolean> {
+  /** Refused if another artifact came first, workers came or left, or the files cannot be written. */
+  async #swapTo({ result, parentSha256 }: Suggestion): Promise<UndoResult> {
     const target = this.#host.target()
     this.#suggestion = undefined
-    if (target?.sha256 !== parentSha256 || target.workers.length !== result.artifact.about.workers)
-      return false
+    if (target === undefined) return refused(this.#host.whyNoTarget())
+    if (target.sha256 !== parentSha256) return refused('It was made for another artifact.')
+    const [has, needs] = [target.workers.length, result.artifact.about.workers]
+    if (has !== needs)
+      return refused(`It was made for ${needs} decode workers, and there are ${has}: wait for the next one.`)
     this.#busy = 'swapping'
+    let path: string | undefined
     try {
       await this.#files.saveParent(target.artifact, target.file, target.sha256)
-      const path = await this.#files.saveSwap(result.artifact)
+      path = await this.#files.saveSwap(result.artifact)
       this.#known.set(target.sha256, { shownAs: target.file, assignment: target.assigned })
       // Only streams of the same traffic: those before the change were of other requests.
-      const before = this.#streams.between(this.#changedMs)
+      const before = this.#streams.between(Math.max(this.#changedMs, this.#routingMs))
       const nowMs = this.#now()
       const arrivalsPerMs = rateOf(this.#arrivals, nowMs - this.#options.watchMs, nowMs)
       const sha256 = await this.#host.load(path, path, target.assignment)
       this.#known.set(sha256, { shownAs: path, assignment: target.assignment })
       const { lineage } = result.artifact.about
       const swap: MutableSwap = { ...lineage!, file: path, sha256, moved: result.moved, state: 'past' }
-      this.#swaps.unshift(swap)
-      this.#watch = { swap, sinceMs: this.#now() + SETTLE_MS, before, arrivalsPerMs, looks: 0 }
+      this.#list(swap)
+      if (this.#last !== undefined) this.#last = { ...this.#last, verdict: 'swap' }
+      const routingMs = this.#routingMs
+      this.#watch = { swap, sinceMs: this.#now() + SETTLE_MS, before, arrivalsPerMs, routingMs, looks: 0 }
       this.#retryMs = RETRY_MS
       this.#notBeforeMs = 0
       const used = result.fitted + result.heldOut
       this.#refineAt = 2 * used <= this.#options.sampleRequests ? 2 * used : Infinity
       this.#host.happened({ kind: 'swapped', swap })
-      await this.#files.prune()
-      this.#swaps.splice(this.#options.kept)
-      return true
+      this.#save(() => this.#files.prune())
+      await this.#saves
+      return { kind: 'ok' }
     } catch (error) {
-      const problem = error instanceof Error ? error.message : String(error)
+      const problem = wordsOf(error)
+      const written = path
+      if (written !== undefined) this.#save(() => this.#files.discard(written))
+      await this.#saves
       if (this.#last !== undefined) this.#last = { ...this.#last, verdict: 'failed', problem }
       this.#host.happened({ kind: 'failed', problem })
       this.#waitLonger()
-      return false
+      return refused(problem)
     } finally {
       this.#busy = undefined
     }
   }
 
+  /** Writes to the folder in turn, beside what goes on. What fails is reported. */
+  #save(work: () => Promise<void>): void {
+    this.#saves = this.#saves
+      .then(work)
+      .catch((error: unknown) => this.#host.happened({ kind: 'failed', problem: wordsOf(error) }))
+  }
+
+  /** Lists a swap unless it is known, newest first. */
+  #list(swap: MutableSwap): void {
+    if (this.#swaps.some(({ sha256 }) => sha256 === swap.sha256)) return
+    this.#swaps.push(swap)
+    this.#swaps.sort((a, b) => b.atMs - a.atMs)
+    this.#swaps.splice(this.#options.kept)
+  }
+
+  /** An artifact that another gateway or an operator has loaded may be a swap: then it can be undone here. */
+  #noticeSwap({ artifact, sha256, file }: AdapterTarget): void {
+    const { lineage } = artifact.about
+    const before = this.#inForce
+    if (lineage === undefined || this.#busy === 'swapping' || before?.sha256 === sha256) return
+    this.#list({ ...lineage, file, sha256, state: 'past' })
+    if (before?.sha256 !== lineage.parentSha256) return
+    this.#known.set(before.sha256, { shownAs: before.file, assignment: before.assigned })
+    this.#save(async () => void (await this.#files.saveParent(before.artifact, before.file, before.sha256)))
+  }
+
+  /** Workers may come without a change of the artifact. */
+  #noticeRouting(nowMs: number): void {
+    const target = this.#host.target()
+    if (target === undefined) return
+    if (target.artifact !== this.#inForce?.artifact) this.artifactChanged('refit')
+    const { policy, tau, serving } = target
+    const routing = JSON.stringify([policy, tau, serving.toSorted()])
+    if (routing === this.#routing) return
+    this.#routing = routing
+    this.#routingMs = nowMs
+  }
+
   async #checkTail(watch: Watch, nowMs: number): Promise<void> {
     const { swap, sinceMs, before } = watch
+    // Then a longer tail says nothing about the swap.
+    if (this.#routingMs !== watch.routingMs) return this.#keep(swap, 'policy, τ or workers have changed')
     if (nowMs < sinceMs) return
     const after = this.#streams.between(sinceMs)
     if (after.length >= (LOOKS[watch.looks] ?? Infinity)) {
@@ -412,65 +551,72 @@ export class Adapter {
         return
       }
     }
-    // Traffic that changes again makes the comparison void.
     const isOver = watch.looks === LOOKS.length || nowMs >= sinceMs + this.#options.watchMs
-    if (!isOver && !this.#detector.isDrifting) return
-    this.#watch = undefined
-    this.#host.happened({ kind: 'kept', swap })
+    // Traffic that changes again makes the comparison void.
+    if (this.#detector.isDrifting) this.#keep(swap, 'traffic has changed again')
+    else if (isOver)
+      this.#keep(swap, swap.p99AfterMs === undefined ? 'too few streams' : 'p99 TPOT is no worse')
   }
 
-  async #goBack(how: 'undone' | 'rolled_back'): Promise<UndoResult> {
-    if (this.#busy !== undefined) return refused('A refit or a swap is running: try again.')
+  #keep(swap: MutableSwap, why: string): void {
+    this.#watch = undefined
+    this.#ended(swap)
+    this.#host.happened({ kind: 'kept', swap, why })
+  }
+
+  /** Remembers what became of a swap, also for the next process. */
+  #ended(swap: MutableSwap, hold?: AdaptHold): void {
+    if (hold !== undefined) swap.state = hold.how
+    const { moved, p99BeforeMs, p99AfterMs } = swap
+    const state = hold?.how ?? 'past'
+    const outcome: Outcome = { state, heldUntilMs: hold?.untilMs, moved, p99BeforeMs, p99AfterMs }
+    this.#save(() => this.#files.saveOutcome(swap.file, outcome))
+  }
+
+  #swapInForce(): MutableSwap | undefined {
     const current = this.#host.target()?.sha256
-    const swap = this.#swaps.find(({ sha256 }) => sha256 === current)
+    return this.#swaps.find(({ sha256 }) => sha256 === current)
+  }
+
+  async #goBack(how: AdaptHold['how']): Promise<UndoResult> {
+    if (this.#busy !== undefined) return refused('A refit or a swap is running: try again.')
+    const swap = this.#swapInForce()
     if (swap === undefined) return refused('The artifact in force does not come from a swap.')
-    const { parentSha256 } = swap
-    const path = this.#files.parentPath(parentSha256)
+    const { parentSha256, sha256 } = swap
     const known = this.#known.get(parentSha256)
+    const hold: AdaptHold = { how, untilMs: this.#now() + HOLD_MS, sha256 }
     this.#busy = 'swapping'
     try {
+      const path = await this.#parentOf(parentSha256)
+      if (path === undefined)
+        return refused(
+          'This gateway lacks the artifact before the swap: undo it on the gateway that made it, or load an artifact.',
+        )
       const assignment = known?.assignment ?? this.#host.target()!.assignment
-      await this.#host.load(path, known?.shownAs ?? path, assignment)
+      await this.#host.load(path, known?.shownAs ?? path, assignment, hold)
     } catch (error) {
-      const why = error instanceof Error ? error.message : String(error)
+      const why = wordsOf(error)
       this.#host.happened({ kind: 'failed', problem: why })
       return refused(why)
     } finally {
       this.#busy = undefined
     }
-    swap.state = how
     this.#watch = undefined
     this.#refineAt = Infinity
-    this.#notBeforeMs = this.#now() + HOLD_MS
-    this.#held = `The last swap was ${how === 'undone' ? 'undone' : 'rolled back'}: no refit before ${new Date(this.#notBeforeMs).toISOString()}.`
+    this.#hold = hold
+    this.#ended(swap, hold)
     this.#host.happened({ kind: how, swap })
+    await this.#saves
     return { kind: 'ok' }
   }
-}
 
-/** What a live request is compared with. */
-interface LiveModel {
-  readonly width: number
-  readonly source: string
-  readonly hasFallback: boolean
-  readonly quantiles: Artifact['about']['bestSimilarity']
-  /** Highest cosine to any centroid, whatever the state of its worker. */
-  best(signature: Float32Array): number
-}
-
-function liveModel({ primary, fallback, about }: Artifact): LiveModel {
-  const width = dimensionsOf(primary.model)
-  const matrix = rowMatrixOf(primary.centroids, width)
-  const cosines = new Float32Array(matrix.rows)
-  return {
-    width,
-    source: TRANSFORM[primary.model.transform].source,
-    hasFallback: fallback !== undefined,
-    quantiles: about.bestSimilarity,
-    best(signature) {
-      matrix.similarities(signature, cosines)
-      return cosines.reduce((a, b) => Math.max(a, b), -1)
-    },
+  /** File of the artifact before a swap, which may come from another gateway. */
+  async #parentOf(sha256: string): Promise<string | undefined> {
+    await this.#saves
+    const path = await this.#files.findParent(sha256)
+    if (path !== undefined) return path
+    const bytes = await this.#host.fetch(sha256)
+    return bytes && this.#files.saveParentBytes(bytes, sha256)
   }
 }
 
@@ -481,3 +627,10 @@ function rateOf(arrivals: RecentTimes, fromMs: number, toMs: number): number {
 }
 
 const refused = (why: string): UndoResult => ({ kind: 'refused', why })
+
+const wordsOf = (error: unknown) => (error instanceof Error ? error.message : String(error))
+
+function holdWords({ how, untilMs }: AdaptHold): string {
+  const was = how === 'undone' ? 'undone' : 'rolled back'
+  return `The last swap was ${was}: no refit before ${new Date(untilMs).toISOString()}.`
+}

@@ -67,7 +67,7 @@ describe('the drift detector', () => {
           weights.findIndex(weight => (left -= weight) < 0),
         )
         const rows = rowsOf[domain]!
-        if (detector.add(ranks[rows[random.below(rows.length)]!]!, at)) alarms++
+        if (detector.add(ranks[rows[random.below(rows.length)]!]!, at) === 'drift') alarms++
       }
       expect(alarms).toBe(0)
     }
@@ -80,11 +80,34 @@ describe('the drift detector', () => {
       for (let at = 0; at < 2_000; at++) detector.add(ranks[random.below(ranks.length)]!, at)
       expect(detector.isDrifting).toBe(false)
       let at = 2_000
-      while (!detector.add(foreign[random.below(foreign.length)]!, at)) at++
+      while (detector.add(foreign[random.below(foreign.length)]!, at) !== 'drift') at++
       expect(at).toBeLessThan(2_300)
       expect(Math.abs(detector.sinceMs! - 2_000)).toBeLessThan(60)
-      expect(detector.add(0.9, at + 1)).toBe(false) // once
+      expect(detector.add(0.9, at + 1)).toBeUndefined() // once
       expect(detector.isDrifting).toBe(true)
+    }
+  })
+
+  it('clears the drift soon after requests match again, and not while they do not', () => {
+    for (let seed = 0; seed < 5; seed++) {
+      const random = createRandom(seed)
+      const detector = new DriftDetector(RANKS)
+      const add = (from: Float64Array, at: number) => detector.add(from[random.below(from.length)]!, at)
+      let at = 0
+      while (add(foreign, at) !== 'drift') at++
+      const changes = (from: Float64Array) =>
+        Array.from({ length: 5_000 }, () => add(from, ++at)).filter(change => change !== undefined)
+      expect(changes(foreign)).toEqual([])
+      const matchedFrom = at
+      while (add(ranks, at) !== 'recovered') at++
+      expect(at - matchedFrom).toBeLessThan(200)
+      expect(detector).toMatchObject({ isDrifting: false, sinceMs: undefined })
+      expect(changes(ranks)).toEqual([])
+      // Another change is noticed as the first was.
+      const changedAt = at
+      while (add(foreign, ++at) !== 'drift');
+      expect(at - changedAt).toBeLessThan(300)
+      expect(Math.abs(detector.sinceMs! - changedAt)).toBeLessThan(60)
     }
   })
 

@@ -79,4 +79,22 @@ describe('the live sample', () => {
     sample.offer({ id: 'b', counts: new Uint16Array(8).fill(3) }, 1)
     expect(sample.snapshot()).toMatchObject({ rows: 1, cells: 8 })
   })
+
+  it('knows a retry by its id and counts, since clients may send one id with every request', () => {
+    const sample = sampleOf(2)
+    sample.offer({ id: 'a', counts: countsOf(1) }, 0)
+    expect(sample.has({ id: 'a', counts: countsOf(1) })).toBe(true)
+    expect(sample.has({ id: 'a', counts: countsOf(2) })).toBe(false)
+    expect(sample.has({ id: 'b', counts: countsOf(1) })).toBe(false)
+    expect(sample.has({ id: 'a', counts: new Uint16Array(8) })).toBe(false)
+    const recent = Float32Array.of(0.5, 0.25, 0, 0.125)
+    sample.offer({ id: 'recent', counts: recent }, 1)
+    expect(sample.has({ id: 'recent', counts: recent })).toBe(true)
+    // The later of two requests with one id keeps it when the earlier one leaves.
+    const same = sampleOf(2)
+    same.offer({ id: 'a', counts: countsOf(1) }, 0)
+    same.offer({ id: 'a', counts: countsOf(2) }, 1_000_000_000)
+    same.offer({ id: 'b', counts: countsOf(3) }, 1_000_000_001)
+    expect(same.has({ id: 'a', counts: countsOf(2) })).toBe(true)
+  })
 })

@@ -80,6 +80,20 @@ export class LiveSample {
     return count
   }
 
+  /**
+   * Whether this is a retry of a sampled request. The id alone does not tell: a client may send the same one
+   * with every request.
+   */
+  has({ id, counts }: SampledRequest): boolean {
+    const slot = this.#slotOf.get(id)
+    if (slot === undefined || counts.length !== this.#cells) return false
+    const scale = scaleOf(counts)
+    const from = slot * this.#cells
+    for (let cell = 0; cell < counts.length; cell++)
+      if (Math.round(counts[cell]! * scale) !== this.#counts[from + cell]) return false
+    return true
+  }
+
   offer(request: SampledRequest, atMs: number): void {
     const { capacity, halfLifeMs, random } = this.#options
     if (request.counts.length !== this.#cells) this.#begin(request.counts.length)
@@ -88,7 +102,7 @@ export class LiveSample {
     const isFull = this.size === capacity
     if (isFull && priority <= this.#priority[this.#lowest]!) return
     const slot = isFull ? this.#lowest : this.size
-    if (isFull) this.#slotOf.delete(this.#ids[slot]!)
+    if (isFull && this.#slotOf.get(this.#ids[slot]!) === slot) this.#slotOf.delete(this.#ids[slot]!)
     this.#put(slot, request)
     this.#atMs[slot] = atMs
     this.#priority[slot] = priority
@@ -143,13 +157,7 @@ export class LiveSample {
     const to = this.#counts.subarray(slot * cells, (slot + 1) * cells)
     if (counts instanceof Uint16Array) to.set(counts)
     else {
-      // A signature does not depend on the scale of the counts.
-      const scale =
-        MAX_COUNT /
-        Math.max(
-          Number.MIN_VALUE,
-          counts.reduce((a, b) => Math.max(a, b), 0),
-        )
+      const scale = scaleOf(counts)
       for (let c = 0; c < cells; c++) to[c] = Math.round(counts[c]! * scale)
     }
     if (plain !== undefined && (slot === 0 || this.#plain !== undefined)) {
@@ -166,6 +174,14 @@ export class LiveSample {
     for (let slot = 0; slot < this.size; slot++)
       if (this.#priority[slot]! < this.#priority[this.#lowest]!) this.#lowest = slot
   }
+}
+
+/** Whole counts stay as they are. Others fill the range: a signature does not depend on their scale. */
+function scaleOf(counts: SampledRequest['counts']): number {
+  if (counts instanceof Uint16Array) return 1
+  let most = Number.MIN_VALUE
+  for (const count of counts) most = Math.max(most, count)
+  return MAX_COUNT / most
 }
 
 function rowsOf<T extends Uint16Array<ArrayBuffer> | Uint8Array<ArrayBuffer>>(

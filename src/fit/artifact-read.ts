@@ -91,11 +91,12 @@ function aboutOf({ path, metadata }: SafetensorsFile): ArtifactAbout {
   }
 }
 
-function isLineage(value: unknown): value is Lineage {
+export function isLineage(value: unknown): value is Lineage {
   const { parentSha256, judgedBy, ...numbers } = (value ?? {}) as Partial<Record<keyof Lineage, unknown>>
   const { atMs, sampleRequests, heldOutRequests, gain, gainHalf } = numbers
   return (
     typeof parentSha256 === 'string' &&
+    /^[\da-f]{64}$/.test(parentSha256) &&
     (judgedBy === 'reported' || judgedBy === 'predicted') &&
     [atMs, sampleRequests, heldOutRequests, gain, gainHalf].every(Number.isFinite)
   )

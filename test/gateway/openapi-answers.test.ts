@@ -33,11 +33,13 @@ function createAdaptation(): Adaptation {
     reported() {},
     streamed() {},
     artifactChanged() {},
+    held() {},
     close() {},
     view: () => ({
       mode: 'on',
       state: 'held',
       note: 'The last swap was undone.',
+      problem: 'The folder cannot be written.',
       drift: { meanRank: 0.1, sinceMs: 1e12, history: [{ fromMs: 1e12, meanRank: 0.1, requests: 7 }] },
       sample: { requests: 9, capacity: 256, halfLifeMs: 1, bytes: 4, reported: 2, needed: 256, usable: 9 },
       minGain: 0.01,

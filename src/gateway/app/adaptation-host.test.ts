@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { Registry } from '../../cluster/registry.ts'
 import { LoadTracker } from '../../cluster/tickets.ts'
+import type { WorkerSpec } from '../../cluster/worker.ts'
 import type { Artifact } from '../../fit/artifact.ts'
 import { EventLog } from '../control/dashboard/event-log.ts'
 import { Events } from '../observe/events.ts'
@@ -56,23 +57,28 @@ function gateway() {
   const events = new Events()
   const metrics = new Metrics()
   const shown = new EventLog(() => {})
+  const tracker = new LoadTracker()
+  const registry = new Registry(tracker, {
+    consecutiveFailures: 5,
+    windowMs: 1,
+    windowRequests: 1,
+    windowFailureShare: 1,
+    openMs: 1,
+  })
   const host = adaptationHost({
     control,
     router,
-    registry: new Registry(new LoadTracker(), {
-      consecutiveFailures: 5,
-      windowMs: 1,
-      windowRequests: 1,
-      windowFailureShare: 1,
-      openMs: 1,
-    }),
+    registry,
     events,
     shown,
     metrics,
     log: createLog({ logLevel: 'silent', logFormat: 'json' }),
-    replicas: { loadedArtifact: (...given) => shared.push(given) },
+    replicas: {
+      loadedArtifact: (...given) => shared.push(given),
+      fetchArtifact: async sha256 => (sha256 === SHA ? Buffer.of(1) : undefined),
+    },
   })
-  return { host, loads, shared, events, metrics, shown, near, far }
+  return { host, control, registry, tracker, loads, shared, events, metrics, shown, near, far }
 }
 
 describe('the host of live recalibration', () => {
@@ -98,7 +104,38 @@ describe('the host of live recalibration', () => {
     const assignment = new Map([[0, 0]])
     expect(await host.load('/swaps/one', 'one', assignment)).toBe(SHA)
     expect(loads).toEqual([['/swaps/one', 'one', assignment]])
-    expect(shared).toEqual([[view, '/swaps/one']])
+    expect(shared).toEqual([[view, '/swaps/one', { hold: undefined }]])
+    const hold = { how: 'undone', untilMs: 5, sha256: SHA } as const
+    await host.load('/swaps/one', 'one', assignment, hold)
+    expect(shared[1]).toEqual([view, '/swaps/one', { hold }])
+    expect(await host.fetch(SHA)).toEqual(Buffer.of(1))
+  })
+
+  it('counts the requests of all gateways, and names the workers that take requests', () => {
+    const { host, registry, tracker } = gateway()
+    for (const id of ['a', 'c'])
+      registry.add({ id, url: `http://${id}:1`, role: 'decode', source: 'config' } as WorkerSpec)
+    registry.setHealth(['a', 'c'], true)
+    registry.dispatch('decode', 0, 10, 0)
+    tracker.elsewhere = worker => ({ inflight: worker === 'c' ? 3 : 0, tokens: 0 })
+    expect(host.running()).toBe(4)
+    expect(host.target()!.serving).toEqual(['a', 'c'])
+    registry.setHealth('a', false)
+    expect(host.target()!.serving).toEqual(['c'])
+  })
+
+  it('says why there is nothing to adapt', () => {
+    const { host, control } = gateway()
+    const set = (parts: object) => Object.assign(control, parts)
+    set({ decodeWorkers: () => [{ id: 'b', index: 5, fixed: true }], loaded: {} })
+    expect(host.target()).toBeUndefined()
+    expect(host.whyNoTarget()).toBe(
+      'No refit is possible: b has the fixed cluster 5, but the fit has 1 cluster.',
+    )
+    set({ decodeWorkers: () => [] })
+    expect(host.whyNoTarget()).toBe('There is no decode worker.')
+    set({ loaded: undefined })
+    expect(host.whyNoTarget()).toBe('There is no artifact.')
   })
 
   it('tells what happens to followers, counters and the dashboard', async () => {

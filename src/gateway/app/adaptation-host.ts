@@ -18,33 +18,47 @@ export interface HostParts {
   readonly shown: EventLog
   readonly metrics: Metrics
   readonly log: Log
-  readonly replicas?: Pick<ReplicaUpdates, 'loadedArtifact'>
+  readonly replicas?: Pick<ReplicaUpdates, 'loadedArtifact' | 'fetchArtifact'>
 }
 
 export function adaptationHost(parts: HostParts): AdaptationHost {
-  const { control, router, registry, events, shown, metrics, log, replicas } = parts
+  const { control, registry, events, shown, metrics, log, replicas } = parts
   return {
-    target: () => targetOf(control, router),
+    target: () => targetOf(parts),
+    whyNoTarget() {
+      const workers = control.decodeWorkers()
+      if (control.loaded === undefined) return 'There is no artifact.'
+      if (workers.length === 0) return 'There is no decode worker.'
+      const result = assignClusters(workers, workers.length)
+      return result.kind === 'impossible' ? `No refit is possible: ${result.why}.` : ''
+    },
     running: () =>
-      registry
-        .views(performance.now())
-        .reduce((sum, { spec, inflight }) => sum + (spec.role === 'decode' ? inflight : 0), 0),
-    async load(path, shownAs, assignment) {
+      decodeViews(registry).reduce(
+        (sum, { inflight, inflightElsewhere }) => sum + inflight + inflightElsewhere,
+        0,
+      ),
+    async load(path, shownAs, assignment, hold) {
       const view = await control.load(path, shownAs, assignment)
-      replicas?.loadedArtifact(view, path)
+      replicas?.loadedArtifact(view, path, { hold })
       return view.artifact!.sha256
     },
+    fetch: async sha256 => replicas?.fetchArtifact(sha256),
     happened(event) {
       metrics.adaptEvents.inc({ event: event.kind })
       events.publish('adapt', event)
       shown.add('routing', control.policy, `adapt_${event.kind}`)
-      const isBad = event.kind === 'failed' || event.kind === 'rolled_back'
+      const isBad = BAD.has(event.kind) || (event.kind === 'judged' && event.attempt.verdict === 'failed')
       log[isBad ? 'warn' : 'info'](event, wordsOf(event))
     },
   }
 }
 
-function targetOf(control: RoutingControl, router: Router): AdaptationTarget | undefined {
+const BAD: ReadonlySet<AdaptationEvent['kind']> = new Set(['failed', 'rolled_back', 'skipped'])
+
+const decodeViews = (registry: Registry) =>
+  registry.views(performance.now()).filter(({ spec }) => spec.role === 'decode')
+
+function targetOf({ control, router, registry }: HostParts): AdaptationTarget | undefined {
   const { loaded, policy, tau, assignment: assigned } = control.plan
   const workers = control.decodeWorkers()
   if (loaded === undefined || workers.length === 0) return undefined
@@ -60,6 +74,7 @@ function targetOf(control: RoutingControl, router: Router): AdaptationTarget | u
     workers: ordered.map(({ index, fixed }) => ({ cluster: assigned.get(index), fixed })),
     assignment,
     assigned,
+    serving: decodeViews(registry).flatMap(({ spec, state }) => (state === 'ready' ? spec.id : [])),
     inflight: () =>
       router.inflight().flatMap(({ request: { signature }, worker }) => {
         const place = assignment.get(worker)
@@ -74,6 +89,8 @@ function wordsOf(event: AdaptationEvent): string {
   switch (event.kind) {
     case 'drift':
       return 'adapt: live requests have drifted away from the artifact'
+    case 'recovered':
+      return 'adapt: live requests resemble the calibration again'
     case 'judged': {
       const { verdict, gain = 0, gainHalf = 0, judgedBy, problem } = event.attempt
       if (verdict === 'failed') return `adapt: refit failed: ${problem}`
@@ -86,12 +103,14 @@ function wordsOf(event: AdaptationEvent): string {
     case 'swapped':
       return 'adapt: swapped the artifact'
     case 'kept':
-      return 'adapt: the swap stays'
+      return `adapt: the swap stays: ${event.why}`
     case 'undone':
       return 'adapt: swap undone'
     case 'rolled_back':
       return 'adapt: p99 TPOT is worse than before: swap rolled back'
     case 'failed':
       return `adapt: ${event.problem}`
+    case 'skipped':
+      return `adapt: skipped a file of its folder: ${event.problem}`
   }
 }

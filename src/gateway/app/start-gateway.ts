@@ -191,7 +191,7 @@ export async function startGateway(
         metrics.routingChanges.inc({ cause: change.cause })
         if (change.cause === 'artifact' || change.cause === 'refit') {
           insight.fit.forget()
-          adaptation?.artifactChanged()
+          adaptation?.artifactChanged(change.cause)
         }
         feed.events.add('routing', change.routing.policy, change.cause)
         // A new owner starts with the policy that the experiment would have restored.
@@ -204,7 +204,7 @@ export async function startGateway(
   cleanups.push(() => control.close())
   const experiments = new Experiments({ control, log, hasReplicas: replicas !== undefined })
   experimentsStarted = experiments
-  replicas?.start(control, router)
+  replicas?.start(control, router, hold => adaptation?.held(hold))
   cleanups.push(() => replicas?.stop())
   if (settings.adapt.mode !== 'off')
     adaptation = createAdaptation?.(

@@ -190,7 +190,8 @@ export class Router {
         })
       this.#live.take(routable, decision.worker, worker.id)
       replicas?.unseen.sent(decision.worker)
-      if (sampled !== undefined && !alone && !usesFallback(routable)) sampled(routable, plain)
+      // A request that is tried again elsewhere was sampled at its first attempt.
+      if (exclude.size === 0 && !alone && !usesFallback(routable)) sampled?.(routable, plain)
       const cosine = decision.similarities?.[candidates.findIndex(candidate => candidate.id === worker.id)]
       const similarity = cosine === undefined || Number.isNaN(cosine) ? undefined : cosine
       const record = decisions.decided({

@@ -84,7 +84,7 @@ describe.runIf(helm !== undefined)('the chart', () => {
     expect(stderr).toMatch(message)
   })
 
-  it('gives several processes a directory for their sockets, and a single process none', async () => {
+  it('gives gateways a directory for sockets and for artifacts that they receive', async () => {
     const tmp = async (...args: string[]) => {
       const objects = objectsIn(await templated(...args))
       const { spec } = gatewayIn(objects).spec.template as unknown as {
@@ -103,7 +103,7 @@ describe.runIf(helm !== undefined)('the chart', () => {
     expect(several.volume).toEqual({ name: 'tmp', emptyDir: {} })
     expect(several.config).toMatch(/processes: 4/)
     const one = await tmp()
-    expect(one.volume).toBeUndefined()
+    expect(one.volume).toEqual({ name: 'tmp', emptyDir: {} })
     expect(one.config).not.toContain('processes')
   })
 

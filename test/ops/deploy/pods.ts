@@ -72,11 +72,21 @@ function podProblems(workload: KubernetesObject, objects: readonly KubernetesObj
       .filter(name => !mounts.some(mount => mount.name === name))
       .map(name => `volume ${name} is mounted nowhere`),
     ...containers.flatMap(container =>
-      [...containerProblems(container), ...probeProblems(container, template)].map(
-        what => `${container.name}: ${what}`,
-      ),
+      [
+        ...containerProblems(container),
+        ...probeProblems(container, template),
+        ...(container.args?.[0] === 'serve' && container.name === 'gateway' ? adaptProblems(container) : []),
+      ].map(what => `${container.name}: ${what}`),
     ),
   ]
+}
+
+/** A gateway may write only to volumes: swaps of live recalibration go to one. */
+function adaptProblems({ env = [], volumeMounts }: Container): string[] {
+  const folder = env.find(({ name }) => name === 'ELDR_ADAPT_FOLDER')?.value
+  if (folder === undefined) return ['ELDR_ADAPT_FOLDER is not set']
+  const mount = volumeMounts.find(({ mountPath }) => folder.startsWith(`${mountPath}/`))
+  return mount === undefined || mount.readOnly === true ? [`ELDR_ADAPT_FOLDER ${folder} is not writable`] : []
 }
 
 export function problemsOfPods(objects: readonly KubernetesObject[]): string[] {

@@ -55,7 +55,9 @@ describe('the files of the systemd unit', () => {
         .filter(line => /^[A-Z]/.test(line))
       const credentials = setting('LoadCredential').map(value => value.split(':')[0]!)
       for (const name of credentials) await writeFile(join(folder, name), `the-${name}\n`)
-      const given = setting('Environment').flatMap(value => value.replaceAll('%d', folder).split(' '))
+      const given = setting('Environment').flatMap(value =>
+        value.replaceAll('%d', folder).replaceAll('%S', '/var/lib').split(' '),
+      )
       const env = Object.fromEntries(
         [...variables, ...given].map(pair => [
           pair.slice(0, pair.indexOf('=')),
@@ -77,6 +79,8 @@ describe('the files of the systemd unit', () => {
       // Both credentials were read: masked, but there.
       expect(settings.server.apiKeys).toHaveLength(1)
       expect(settings.server.adminToken).toBeDefined()
+      // ProtectSystem=strict leaves only the state directory writable.
+      expect(settings.adapt.folder).toMatch(new RegExp(`^/var/lib/${setting('StateDirectory')[0]}/`))
       expect(Object.keys(origins).length).toBeGreaterThan(5)
       expect(Number(setting('TimeoutStopSec')[0]) * 1000).toBeGreaterThanOrEqual(
         settings.server.shutdownGraceMs + 5_000,

@@ -11,6 +11,7 @@ import type { LogLevelControl } from '../../observe/log/log-level.ts'
 import type { Metrics } from '../../observe/metrics/metrics.ts'
 import type { ShadowCounts } from '../../observe/shadow-counts.ts'
 import type { ReplicaStatus } from '../../observe/replica-status.ts'
+import type { AdaptHold } from '../../routing/adapt-hold.ts'
 import type { Router } from '../../routing/router.ts'
 import type { RoutingControl, RoutingView } from '../../routing/routing-control.ts'
 import type { Upstreams } from '../../upstream/upstreams.ts'
@@ -71,12 +72,21 @@ export interface SeenRequest {
   readonly story?: StoryView
 }
 
+export interface LoadedMore {
+  /** The artifact's bytes if the client uploaded it, so that it has no path. */
+  readonly sent?: Buffer
+  /** Of live recalibration, after it returned to this artifact (default: the load ends a hold). */
+  readonly hold?: AdaptHold
+}
+
 /** The other gateways, which the admin API tells about each change made here. */
 export interface ReplicaUpdates {
   status(): ReplicaStatus
   changedPolicy(change: Parameters<RoutingControl['setPolicy']>[0]): void
-  /** `sent`: the artifact's bytes if the client uploaded it, so that it has no path. Does not block. */
-  loadedArtifact(view: RoutingView, path: string, sent?: Buffer): void
+  /** Does not block. */
+  loadedArtifact(view: RoutingView, path: string, more?: LoadedMore): void
+  /** Bytes of an artifact that a gateway has shared; undefined if the store lacks them. */
+  fetchArtifact(sha256: string): Promise<Buffer | undefined>
   refitted(view: RoutingView): void
   drained(worker: string, drained: boolean): void
 }

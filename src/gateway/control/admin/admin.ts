@@ -58,7 +58,7 @@ export class Admin {
       ...workerRoutes(parts),
       ...routingRoutes(parts),
       ...experimentRoutes(parts),
-      ...adaptRoutes(parts),
+      ...adaptRoutes(parts, request => this.#may(request)),
       ...lookRoutes(parts),
       ...logRoutes(parts),
       EVENTS,

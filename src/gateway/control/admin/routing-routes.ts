@@ -77,7 +77,7 @@ export function routingRoutes({ ctx, control, replicas }: AdminParts): AdminRout
     const view = await asFile(body, path =>
       control.load(path, SENT).catch(refuseAs('ELDR_ARTIFACT_BAD', SENT)),
     )
-    replicas?.loadedArtifact(view, '', body)
+    replicas?.loadedArtifact(view, '', { sent: body })
     return view
   }
 }

@@ -29,7 +29,9 @@ const attempt = schemaFor<wire.AdaptAttempt>()(
 const swap = schemaFor<wire.AdaptSwap>()(
   z.strictObject({
     atMs: unixMs(),
-    file: z.string(),
+    file: z
+      .string()
+      .describe('Path of its file. Without admin access (open dashboard) only the name of the file.'),
     sha256: hash(),
     parentSha256: hash().describe('The artifact that it replaced.'),
     state: z.enum(['in_force', 'past', 'undone', 'rolled_back']),
@@ -53,6 +55,7 @@ export const adapt = schemaFor<wire.AdaptView>()(
         'idle: nothing to adapt. steady: the artifact fits. drifting: waits for requests or for the next refit. watching: after a swap. held: after a swap that was undone or rolled back.',
       ),
     note: z.string().optional().describe('Why it is idle or held.'),
+    problem: z.string().optional().describe('Why no swap can be made.'),
     drift: z
       .strictObject({
         meanRank: rank()
@@ -90,7 +93,10 @@ export const adapt = schemaFor<wire.AdaptView>()(
 
 export const adaptEvent = z.union([
   z.strictObject({ kind: z.literal('drift'), meanRank: rank(), sinceMs: unixMs() }),
+  z.strictObject({ kind: z.literal('recovered'), meanRank: rank() }),
   z.strictObject({ kind: z.literal('judged'), attempt }),
-  z.strictObject({ kind: z.enum(['swapped', 'kept', 'undone', 'rolled_back']), swap }),
+  z.strictObject({ kind: z.enum(['swapped', 'undone', 'rolled_back']), swap }),
+  z.strictObject({ kind: z.literal('kept'), swap, why: z.string() }),
   z.strictObject({ kind: z.literal('failed'), problem: z.string() }),
+  z.strictObject({ kind: z.literal('skipped'), file: z.string(), problem: z.string() }),
 ])

@@ -232,6 +232,8 @@ export interface AdaptView {
   readonly state: 'off' | 'idle' | 'steady' | 'drifting' | 'refitting' | 'swapping' | 'watching' | 'held'
   /** Why it is off, idle or held. */
   readonly note?: string
+  /** Why no swap can be made. */
+  readonly problem?: string
   readonly drift?: {
     /** Mean rank of recent requests among the calibration requests: about 0.5 while the artifact fits. */
     readonly meanRank?: number

@@ -61,8 +61,8 @@ export class ArtifactShare {
       // The replica that loaded it first may be gone when the next one needs it.
       return this.remember({ sha256, path }).catch(() => {})
     }
-    const bytes = await this.#options.ask(['GET', this.#key(sha256)])
-    if (!Buffer.isBuffer(bytes) || hashOf(bytes) !== sha256)
+    const bytes = await this.fetch(sha256)
+    if (bytes === undefined)
       throw new Error(
         path === ''
           ? 'its bytes are not in the store'
@@ -70,6 +70,12 @@ export class ArtifactShare {
       )
     await asFile(bytes, file => this.#options.load(file, path === '' ? SENT : path))
     this.#stored = { sha256, bytes }
+  }
+
+  /** Bytes of an artifact that a replica has stored, as long as the store keeps them. */
+  async fetch(sha256: string): Promise<Buffer | undefined> {
+    const bytes = await this.#options.ask(['GET', this.#key(sha256)])
+    return Buffer.isBuffer(bytes) && hashOf(bytes) === sha256 ? bytes : undefined
   }
 
   #key(sha256: string): string {

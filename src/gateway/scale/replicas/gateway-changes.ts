@@ -4,6 +4,7 @@ import { POLICIES, type PolicyName } from '../../../policy/decode-policy.ts'
 import { PREFILL_POLICIES, type PrefillPolicyName } from '../../../policy/prefill-policy.ts'
 import { Refusal } from '../../http/refusal.ts'
 import { MAX_TAU } from '../../config/schema/schema-parts.ts'
+import { type AdaptHold, holdIn } from '../../routing/adapt-hold.ts'
 import type { RoutingControl } from '../../routing/routing-control.ts'
 import { type ArtifactShare, sharedArtifactIn } from './artifact-share.ts'
 import type { Fields } from './changes.ts'
@@ -18,6 +19,8 @@ export interface GatewayChangesOptions {
   readonly registry: Pick<Registry, 'drain' | 'undrain'>
   readonly control: Pick<RoutingControl, 'view' | 'setPolicy' | 'refit'>
   readonly artifacts: Pick<ArtifactShare, 'take'>
+  /** Told of the hold of live recalibration that is in force, or of none. */
+  readonly held: (hold: AdaptHold | undefined) => void
 }
 
 const DRAIN = 'drain:'
@@ -28,10 +31,11 @@ export const fieldsOf = {
     const given = Object.entries({ policy, tau, prefillPolicy }).filter(([, value]) => value !== undefined)
     return Object.fromEntries(given.map(([name, value]) => [name, String(value)]))
   },
-  /** Clears the refit, which was for the artifact before. */
-  artifact: (sha256: string, path: string): Fields => ({
+  /** Clears the refit and the hold, which were for the artifact before. */
+  artifact: (sha256: string, path: string, hold?: AdaptHold): Fields => ({
     artifact: JSON.stringify({ sha256, path }),
     refit: '',
+    hold: hold === undefined ? '' : JSON.stringify(hold),
   }),
   /** The time makes every refit distinct, even with the same number of clusters. */
   refit: (clusters: number, nowMs: number): Fields => ({ refit: `${clusters} ${nowMs}` }),
@@ -74,6 +78,8 @@ export class GatewayChanges {
       }
     }
     await attempt('artifact', () => this.#applyArtifact(fields['artifact']))
+    // After the artifact, whose load ends a hold.
+    await attempt('hold', () => this.#applyHold(fields['hold']))
     await attempt('policy', () => this.#applyPolicy(fields))
     await attempt('refit', () => this.#applyRefit(fields['refit']))
     this.#applyDrains(
@@ -105,6 +111,12 @@ export class GatewayChanges {
     if (target === undefined) throw new Error(INVALID_FIELD)
     if (target.sha256 !== this.#options.control.view().artifact?.sha256)
       await this.#options.artifacts.take(target)
+  }
+
+  #applyHold(field: string | undefined): void {
+    const hold = field === undefined ? undefined : holdIn(field)
+    if (field !== undefined && hold === undefined) throw new Error(INVALID_FIELD)
+    this.#options.held(hold)
   }
 
   #applyPolicy({ policy, tau, prefillPolicy }: Fields): void {

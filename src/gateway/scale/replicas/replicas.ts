@@ -9,6 +9,7 @@ import type { LoadTracker } from '../../../cluster/tickets.ts'
 import type { Unseen } from '../../../policy/anticipate.ts'
 import type { ReplicaSettings } from '../../config/settings.ts'
 import type { Log, RateLimitedLog } from '../../observe/log/log.ts'
+import type { AdaptHold } from '../../routing/adapt-hold.ts'
 import type { RoutingControl, RoutingView } from '../../routing/routing-control.ts'
 import type { Router } from '../../routing/router.ts'
 import { ArtifactShare } from './artifact-share.ts'
@@ -81,7 +82,11 @@ export class Replicas {
   }
 
   /** Called once routing has started. Does not wait for the store. */
-  start(control: RoutingControl, router: Router): void {
+  start(
+    control: RoutingControl,
+    router: Router,
+    held: (hold: AdaptHold | undefined) => void = () => {},
+  ): void {
     const {
       url,
       caFile,
@@ -102,7 +107,7 @@ export class Replicas {
       ask,
       load: (path, shownAs) => control.load(path, shownAs),
     })
-    const gateway = new GatewayChanges({ registry, control, artifacts })
+    const gateway = new GatewayChanges({ registry, control, artifacts, held })
     const changes = new SharedChanges({
       key: `${namespace}:changes`,
       channel,
@@ -139,11 +144,18 @@ export class Replicas {
     this.#changes?.made(fieldsOf.policy(change))
   }
 
-  /** `sent`: the bytes of an uploaded artifact, which has no path. Runs in the background. */
-  loadedArtifact({ artifact }: RoutingView, path: string, sent?: Buffer): void {
+  /**
+   * `sent`: the bytes of an uploaded artifact, which has no path. `hold`: of live recalibration, with this
+   * artifact. Runs in the background.
+   */
+  loadedArtifact(
+    { artifact }: RoutingView,
+    path: string,
+    { sent, hold }: { readonly sent?: Buffer; readonly hold?: AdaptHold } = {},
+  ): void {
     if (artifact === undefined) return
     const { sha256 } = artifact
-    const fields = fieldsOf.artifact(sha256, path)
+    const fields = fieldsOf.artifact(sha256, path, hold)
     this.#changes?.claim(fields)
     // One after the other, so that the last one is published last.
     this.#artifactQueue = this.#artifactQueue
@@ -151,6 +163,11 @@ export class Replicas {
       .catch((error: unknown) => this.#failed(error))
       // Claimed above, so that nothing older undoes it; published now that its bytes are available.
       .then(() => this.#changes?.sync())
+  }
+
+  /** Undefined if the store lacks it or cannot be reached. */
+  async fetchArtifact(sha256: string): Promise<Buffer | undefined> {
+    return this.#artifacts?.fetch(sha256).catch(() => undefined)
   }
 
   refitted({ artifact }: RoutingView): void {
