@@ -107,7 +107,7 @@ describe('metrics', () => {
       'eldr_shadow_errors_total',
       'eldr_shadow_experts_total',
       'eldr_shadow_judged_total',
-      'eldr_shadow_step_seconds_total',
+      'eldr_shadow_cost_seconds_total',
       'eldr_step_cost_streams',
       'eldr_trace_spans_dropped_total',
       'eldr_trace_spans_total',

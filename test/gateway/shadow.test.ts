@@ -31,7 +31,7 @@ async function send(count: number): Promise<void> {
   }
 }
 const shadow = async () => (await call(cluster, 'GET', '/eldr/shadow')).json
-/** Shadow policies that have used up their time rest when the routing changes: sends until they decide again. */
+/** Shadow policies that have used up their time rest when the routing changes: sends until they decide. */
 async function untilDeciding(): Promise<void> {
   do await send(1)
   while ((await shadow()).shadows.some(({ decisions }: { decisions: number }) => decisions === 0))
@@ -64,10 +64,10 @@ describe.each([
       ['union', 'deciding'],
       ['eldr', 'deciding'],
     ])
-    for (const { decisions, judged, experts, stepUs } of shadows) {
+    for (const { decisions, judged, experts, costUs } of shadows) {
       expect([decisions, judged]).toEqual([20, 20])
       expect(experts.inForce).toBeGreaterThanOrEqual(2) // top-2
-      expect(stepUs.inForce).toBeGreaterThan(0)
+      expect(costUs.inForce).toBeGreaterThan(0)
     }
     expect(shadows[0].agreed).toBe(20)
     expect(shadows[0].experts.shadow).toBe(shadows[0].experts.inForce)

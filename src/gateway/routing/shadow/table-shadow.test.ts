@@ -72,7 +72,7 @@ describe('a shadow policy', () => {
       const [row] = counts.view().shadows
       expect(row).toMatchObject({ policy: name, state: 'deciding', decisions: 60, agreed: 60, judged: 60 })
       expect(row!.experts!.shadow).toBe(row!.experts!.inForce)
-      expect(row!.stepUs!.shadow).toBe(row!.stepUs!.inForce)
+      expect(row!.costUs!.shadow).toBe(row!.costUs!.inForce)
     },
   )
 
