@@ -40,6 +40,8 @@ export interface AdapterHost {
   target(): AdapterTarget | undefined
   /** Requests on decode workers now. */
   running(): number
+  /** True while an experiment holds the routing: nothing can be loaded. */
+  isHeld(): boolean
   /** Loads an artifact from a file. Resolves with its hash. `assignment`: index of a worker → its cluster. */
   load(path: string, shownAs: string, assignment: ReadonlyMap<number, number>): Promise<string>
   /** For log, events and metrics. */
@@ -78,6 +80,7 @@ const SETTLE_MS = 10_000
 const STREAMS = LOOKS.at(-1)!
 /** With this many times the arrivals, a longer tail says nothing about the swap. */
 const MORE_LOAD = 1.15
+const PAUSED = 'An experiment is running: recalibration is paused until it ends.'
 /** Weight of a second in the mean number of requests in flight. */
 const INFLIGHT_WEIGHT = 1 / 10
 
@@ -88,7 +91,7 @@ interface Suggestion {
 
 interface Watch {
   readonly swap: MutableSwap
-  readonly sinceMs: number
+  sinceMs: number
   readonly before: readonly number[]
   readonly arrivalsPerMs: number
   /** Comparisons so far. */
@@ -127,6 +130,10 @@ export class Adapter {
   #refineAt = Infinity
   #changedMs = -Infinity
   #held: string | undefined
+  /** An experiment holds the routing. */
+  #paused = false
+  /** Streams before this were routed by an experiment. */
+  #resumedMs = -Infinity
   #busy: 'refitting' | 'swapping' | undefined
   #closed = false
 
@@ -211,9 +218,23 @@ export class Adapter {
         : this.#meanInflight + INFLIGHT_WEIGHT * (running - this.#meanInflight)
     if (this.#busy !== undefined || this.#closed) return
     const nowMs = this.#now()
+    if (this.#isPaused(nowMs)) return
     if (this.#held !== undefined && nowMs >= this.#notBeforeMs) this.#held = undefined
     if (this.#watch !== undefined) await this.#checkTail(this.#watch, nowMs)
     else if (this.#isDue(nowMs)) await this.#attempt(nowMs)
+  }
+
+  /** After an experiment the tail is watched again from the start: its streams say nothing about a swap. */
+  #isPaused(nowMs: number): boolean {
+    const wasPaused = this.#paused
+    this.#paused = this.#host.isHeld()
+    if (this.#paused || !wasPaused) return this.#paused
+    this.#resumedMs = nowMs + SETTLE_MS
+    if (this.#watch !== undefined) {
+      this.#watch.sinceMs = this.#resumedMs
+      this.#watch.looks = 0
+    }
+    return false
   }
 
   /** Swaps to what was suggested. */
@@ -221,6 +242,7 @@ export class Adapter {
     if (this.#busy !== undefined) return refused('A refit or a swap is running: try again.')
     const suggestion = this.#suggestion
     if (suggestion === undefined) return refused('There is no suggestion for the artifact in force.')
+    if (this.#host.isHeld()) return refused(PAUSED)
     this.#held = undefined
     return (await this.#swapTo(suggestion)) ? { kind: 'ok' } : refused(this.#last?.problem ?? 'It failed.')
   }
@@ -237,7 +259,7 @@ export class Adapter {
     return {
       mode,
       state: this.#state(why),
-      note: why ?? this.#held,
+      note: why ?? (this.#host.isHeld() ? PAUSED : this.#held),
       drift: {
         meanRank: this.#detector.meanRank,
         sinceMs: this.#detector.sinceMs,
@@ -270,7 +292,7 @@ export class Adapter {
   #state(why: string | undefined): AdaptState {
     if (why !== undefined) return 'idle'
     if (this.#busy !== undefined) return this.#busy
-    if (this.#held !== undefined) return 'held'
+    if (this.#held !== undefined || this.#host.isHeld()) return 'held'
     if (this.#watch !== undefined) return 'watching'
     return this.#detector.isDrifting ? 'drifting' : 'steady'
   }
@@ -331,6 +353,8 @@ export class Adapter {
     } finally {
       this.#busy = undefined
     }
+    // An experiment has begun during the refit: the next attempt is due when it ends.
+    if (this.#host.isHeld()) return
     if (this.#suggestion !== undefined && this.#options.mode === 'on' && !this.#closed) {
       await this.#swapTo(this.#suggestion)
     } else if (!isRefinement || this.#options.mode === 'suggest') this.#waitLonger()
@@ -370,7 +394,7 @@ export class Adapter {
       const path = await this.#files.saveSwap(result.artifact)
       this.#known.set(target.sha256, { shownAs: target.file, assignment: target.assigned })
       // Only streams of the same traffic: those before the change were of other requests.
-      const before = this.#streams.between(this.#changedMs)
+      const before = this.#streams.between(Math.max(this.#changedMs, this.#resumedMs))
       const nowMs = this.#now()
       const arrivalsPerMs = rateOf(this.#arrivals, nowMs - this.#options.watchMs, nowMs)
       const sha256 = await this.#host.load(path, path, target.assignment)
@@ -388,6 +412,8 @@ export class Adapter {
       this.#swaps.splice(this.#options.kept)
       return true
     } catch (error) {
+      // It began between the check and the load.
+      if (this.#host.isHeld()) return false
       const problem = error instanceof Error ? error.message : String(error)
       if (this.#last !== undefined) this.#last = { ...this.#last, verdict: 'failed', problem }
       this.#host.happened({ kind: 'failed', problem })

@@ -29,6 +29,7 @@ export function adaptationHost(parts: HostParts): AdaptationHost {
       registry
         .views(performance.now())
         .reduce((sum, { spec, inflight }) => sum + (spec.role === 'decode' ? inflight : 0), 0),
+    isHeld: () => control.isHeld,
     async load(path, shownAs, assignment) {
       const view = await control.load(path, shownAs, assignment)
       replicas?.loadedArtifact(view, path)

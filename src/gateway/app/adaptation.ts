@@ -31,6 +31,8 @@ export interface AdaptationHost {
   target(): AdaptationTarget | undefined
   /** Requests on decode workers now. */
   running(): number
+  /** True while an experiment holds the routing: nothing can be loaded. */
+  isHeld(): boolean
   /** Loads an artifact here and on all replicas. Resolves with its hash. */
   load(path: string, shownAs: string, assignment: ReadonlyMap<number, number>): Promise<string>
   happened(event: AdaptationEvent): void
