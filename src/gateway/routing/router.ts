@@ -71,6 +71,7 @@ export class Router {
 
   /** Decisions follow this table from now on. Requests in flight stay where they are. */
   swap(table: RoutingTable): void {
+    if (table !== this.#table) this.#table.shadow?.replaced()
     this.#table = table
     this.#options.replicas?.policyChanged(table.policy)
     table.shadow?.started(table.policy.name)
