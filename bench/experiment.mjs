@@ -58,8 +58,8 @@ const pool = openPool({
 const CASES = [
   { base: 'jsq', policy: 'jsq', arrivals: 'poisson', runs: Number(options.null) },
   { base: 'union', policy: 'union', arrivals: 'poisson', runs: Number(options.null) },
-  { base: 'jsq', policy: 'union', arrivals: 'poisson', runs: Number(options.real) },
   { base: 'jsq', policy: 'jsq', arrivals: 'on_off', runs: Number(options.null) },
+  { base: 'jsq', policy: 'union', arrivals: 'poisson', runs: Number(options.real) },
   { base: 'jsq', policy: 'union', arrivals: 'on_off', runs: Number(options.real) },
 ]
 const mean = values => values.reduce((sum, value) => sum + value, 0) / values.length

@@ -111,7 +111,7 @@ describe('the outcome', () => {
     ['mixed', [-0.1, none], [-0.1, none], [0.4, clear]],
     ['undecided', [-0.1, none], [-0.1, none], [-0.4, clear]],
     // Of two figures, one has an interval of 95 % without 0 in about one of ten experiments.
-    ['undecided', [-0.1, 0.03], [-0.1, 0.04], [0.4, 0.02]],
+    ['undecided', [-0.1, 0.03], [-0.1, 0.04], [0.4, 0.01]],
   ])('is %s', (outcome, p50, p99, ttft) => {
     expect(
       outcomeOf([effect('TPOT p50', ...p50), effect('TPOT p99', ...p99), effect('TTFT p50', ...ttft)]),
@@ -137,7 +137,7 @@ describe('the outcome', () => {
       const slots = Array.from({ length: 20 }, (_, at) => slot(at % 2 === 0 ? 'a' : 'b', noise(), noise()))
       if (outcomeOf(effectsOf(slots, 2, 'a', 'b')) !== 'undecided') verdicts++
     }
-    expect(verdicts / 2_000).toBeLessThan(0.06)
-    expect(verdicts / 2_000).toBeGreaterThan(0.03)
+    expect(verdicts / 2_000).toBeLessThan(0.05)
+    expect(verdicts / 2_000).toBeGreaterThan(0.025)
   })
 })

@@ -1,8 +1,8 @@
 /**
  * What a switchback experiment shows. The slot is the unit, not the request: requests of a slot share batches
  * and are not independent. Slots are compared within their block, on a log scale, and the interval is
- * Student's over the blocks. The verdict looks at several figures, so it asks more of each than its interval of
- * 95 % does.
+ * Student's over the blocks. The verdict looks at several figures, so it asks more of each than its interval
+ * of 95 % does.
  */
 import type { SlotFigures } from '../math/switchback.ts'
 import { meanInterval, studentP } from './confidence.ts'
@@ -107,15 +107,18 @@ function lag1Of(values: readonly number[], mean: number): number {
 }
 
 /**
- * better, worse: in TPOT. mixed: better in one figure and worse in another, or no difference in TPOT and worse
- * in another figure. undecided: no difference was found. unmeasured: TPOT was not measured.
+ * better, worse: in TPOT. mixed: better in one figure and worse in another, or no difference in TPOT and
+ * worse in another figure. undecided: no difference was found. unmeasured: TPOT was not measured.
  */
 export type Outcome = 'better' | 'worse' | 'mixed' | 'undecided' | 'unmeasured'
 
-/** Of equal policies, at most this share gets a verdict by TPOT: half of it for each of p50 and p99. */
-const TPOT_ERROR = 0.05 / 2
-/** Of each other figure: they can only spoil a verdict, so they must be clear. */
-const OTHER_ERROR = 0.01
+/**
+ * At most 5 % of experiments with equal policies may get a verdict: 2 % by each of the two figures of TPOT,
+ * and 1 % by the three others, which count only where they are worse, so that each may have twice a third of
+ * it.
+ */
+const TPOT_ERROR = 0.02
+const OTHER_ERROR = (2 * 0.01) / 3
 
 const isTpot = ({ figure }: Pick<Effect, 'figure'>) => figure.startsWith('TPOT')
 

@@ -282,6 +282,11 @@ export const experimentSlot = z
       policy: spellings(POLICIES).describe('Policy of the next slot.'),
       tau: z.number().min(0).max(MAX_TAU).optional().describe('τ of the slot. Default: as before.'),
       washoutMs: z.int().min(0).max(MAX_WASHOUT_MS).optional().describe('Part of the slot not measured.'),
+      slot: z
+        .int()
+        .min(1)
+        .optional()
+        .describe('Number of the slot to start. A repeated request with the same number has no effect.'),
     }),
   ])
   .describe('The next slot. Empty: renew the lease only.')
