@@ -1,6 +1,6 @@
 // Are the intervals of `eldr experiment` right? Simulated experiments, measured and analysed by the same
-// code: a policy against itself, whose intervals must contain 0 in 95 of 100 runs, and union against jsq,
-// whose difference they must find.
+// code: a policy against itself, whose intervals must contain 0 in 95 of 100 runs and which must rarely get a
+// verdict, and union against jsq, whose difference they must find.
 //
 //   node bench/experiment.mjs [--null 400] [--real 100] [--slots 20] [--threads 2] [--out FILE.json]
 //
@@ -26,7 +26,7 @@ const { values: options } = parseArgs({
 })
 const load = path => import(pathToFileURL(join(options.dist, path)).href)
 const { openPool } = await load('sim/parallel.js')
-const { effectsOf, isFound } = await load('sim/switchback-analysis.js')
+const { effectsOf, isFound, outcomeOf } = await load('sim/switchback-analysis.js')
 const TRACE = 'lab16-task'
 
 const folder = mkdtempSync(join(tmpdir(), 'eldr-experiment-'))
@@ -57,8 +57,9 @@ const pool = openPool({
 })
 const CASES = [
   { base: 'jsq', policy: 'jsq', arrivals: 'poisson', runs: Number(options.null) },
-  { base: 'jsq', policy: 'union', arrivals: 'poisson', runs: Number(options.real) },
+  { base: 'union', policy: 'union', arrivals: 'poisson', runs: Number(options.null) },
   { base: 'jsq', policy: 'jsq', arrivals: 'on_off', runs: Number(options.null) },
+  { base: 'jsq', policy: 'union', arrivals: 'poisson', runs: Number(options.real) },
   { base: 'jsq', policy: 'union', arrivals: 'on_off', runs: Number(options.real) },
 ]
 const mean = values => values.reduce((sum, value) => sum + value, 0) / values.length
@@ -87,7 +88,10 @@ for (const { base, policy, arrivals, runs } of CASES) {
       lag1: rounded(mean(own.map(({ lag1 }) => lag1))),
     }
   })
-  cases.push({ base, policy, arrivals, runs, figures })
+  const verdicts = { better: 0, worse: 0, mixed: 0, undecided: 0, unmeasured: 0 }
+  for (const each of effects) verdicts[outcomeOf(each)]++
+  cases.push({ base, policy, arrivals, runs, verdicts, figures })
+  console.log(`${base}, ${policy}, ${arrivals}, verdicts: ${JSON.stringify(verdicts)}`)
   for (const { figure, covers, lower, change, half } of figures)
     console.log(
       `${base}, ${policy}, ${arrivals}, ${figure}: 0 in ${covers} of ${runs}, lower in ${lower}; ${(100 * change).toFixed(2)} % ± ${(100 * half).toFixed(2)}`,

@@ -2,16 +2,18 @@
 // front of the same fake workers, as a ratio with its 95 % interval.
 //
 //   node bench/shadow.mjs [--policy jsq] [--shadow union,eldr] [--rounds 4] [--starts 2] [--count-ms 8000]
+//     [--out docs/evidence/results/shadow.json]
 //
 // The load is a closed loop of 64 streams of 16 tokens whose hand-offs have counts of the paper's size (48 ×
 // 128). Longer streams cost the gateway more and shadow policies nothing, so this ratio is an upper bound.
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+// The result is a line of docs/evidence/experiment.md.
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { availableParallelism, loadavg, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { startRouter, startWorkers } from './gateway/lib/cell.mjs'
-import { ratioTable } from './gateway/lib/ratio.mjs'
+import { ratioOver, ratioTable } from './gateway/lib/ratio.mjs'
 import { ROWS } from './gateway/lib/rows.mjs'
 import { loadEldr } from './lib/eldr.mjs'
 import { median } from './lib/measure.mjs'
@@ -25,6 +27,7 @@ const { values: options } = parseArgs({
     shadow: { type: 'string', default: 'union,eldr' },
     rounds: { type: 'string', default: '4' },
     starts: { type: 'string', default: '2' },
+    out: { type: 'string' },
     'count-ms': { type: 'string', default: '8000' },
     dist: { type: 'string', default: join(root, 'dist') },
   },
@@ -78,16 +81,38 @@ for (let start = 0; start < Number(options.starts); start++) {
   await Promise.all([without.stop(), beside.stop(), workers.stop()])
 }
 const cpu = row.figures.find(({ isCost }) => isCost)
+const figuresOf = runs => ({
+  cpuUs: Math.round(median(runs.map(cpu.of))),
+  requestsPerSecond: Math.round(median(runs.map(({ requests, wallS }) => requests / wallS))),
+})
+const without = figuresOf(rounds.map(({ before }) => before))
+const beside = figuresOf(rounds.map(({ eldr }) => eldr))
 console.log(header(1))
 console.log(`Policy ${options.policy}, shadow policies ${options.shadow}.\n`)
-for (const [name, runs] of [
-  ['without', rounds.map(({ before }) => before)],
-  ['with shadow policies', rounds.map(({ eldr }) => eldr)],
-]) {
-  const rate = median(runs.map(({ requests, wallS }) => requests / wallS))
-  console.log(
-    `${name}: ${Math.round(median(runs.map(cpu.of)))} CPU µs per request at ${Math.round(rate)} requests/s`,
-  )
-}
+for (const [name, { cpuUs, requestsPerSecond }] of Object.entries({
+  without,
+  'with shadow policies': beside,
+}))
+  console.log(`${name}: ${cpuUs} CPU µs per request at ${requestsPerSecond} requests/s`)
 console.log(`\n${ratioTable([{ ...row, figures: [cpu] }], { [row.name]: rounds }).text}`)
 for (const note of seen) console.log(`Note: ${note}.`)
+if (options.out !== undefined) {
+  const { mean, low, high } = ratioOver(rounds, cpu)
+  const digits = value => Number(value.toFixed(4))
+  const result = {
+    at: new Date().toISOString().slice(0, 10),
+    cores: availableParallelism(),
+    /** Of 15 minutes, at the end: how busy the machine was. */
+    loadAverage: digits(loadavg()[2]),
+    policy: options.policy,
+    shadow: options.shadow.split(','),
+    starts: Number(options.starts),
+    rounds: rounds.length,
+    without,
+    beside,
+    ratio: digits(mean),
+    low: digits(low),
+    high: digits(high),
+  }
+  writeFileSync(options.out, `${JSON.stringify(result, null, 2)}\n`)
+}

@@ -25,10 +25,11 @@ export function ShadowPolicies() {
         <>
           <Figures rows={shadows} requests={requests} inForce={inForce} />
           <p class="quiet">
-            Experts (per layer) and step time are expected means after the decision, over the judged requests:
-            those whose experts could be predicted. Shadow policies skip requests when their CPU time is
-            spent. Batches are those of {inForce}, so this understates a policy that would make its own; an
-            experiment does not.
+            Expected means over the judged requests: those whose experts could be predicted. Experts are those
+            of a step with the request, per layer; an emptier worker has fewer. Cost is the time of that step,
+            and what the request adds to it for each of the others there. Shadow policies skip requests when
+            their CPU time is spent. Batches are those that {inForce} has made: a policy that gathers similar
+            requests, such as eldr, finds none gathered and may look worse than it is. An experiment decides.
           </p>
         </>
       ) : (
@@ -69,7 +70,7 @@ function Figures({ rows, requests, inForce }: FiguresProps) {
             <th class="number">agreement</th>
             <th class="number">experts</th>
             <th class="number">under {inForce}</th>
-            <th class="number">step time</th>
+            <th class="number">cost</th>
             <th class="number">under {inForce}</th>
             <th class="number">difference</th>
             <th class="number">judged</th>
@@ -88,14 +89,14 @@ function Figures({ rows, requests, inForce }: FiguresProps) {
 }
 
 function Row({ row, requests }: { row: ShadowRow; requests: number }) {
-  const { policy, state, decisions, agreed, judged, experts, stepUs } = row
+  const { policy, state, decisions, agreed, judged, experts, costUs } = row
   const cells = [
     percent(agreed / decisions),
     experts === undefined ? '–' : number(experts.shadow),
     experts === undefined ? '–' : number(experts.inForce),
-    stepUs === undefined ? '–' : time(stepUs.shadow / 1000),
-    stepUs === undefined ? '–' : time(stepUs.inForce / 1000),
-    percent(stepUs && stepUs.shadow / stepUs.inForce - 1, 1),
+    costUs === undefined ? '–' : time(costUs.shadow / 1000),
+    costUs === undefined ? '–' : time(costUs.inForce / 1000),
+    percent(costUs && costUs.shadow / costUs.inForce - 1, 1),
     number(judged),
     state === 'deciding' ? number(requests - decisions) : '–',
   ]

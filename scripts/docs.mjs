@@ -47,7 +47,12 @@ for (const [name, text] of [
   ],
   [
     'evidence/experiment.md',
-    experimentPage(await saved('experiment.json'), await saved('experiment-live.json')),
+    experimentPage({
+      figures: await saved('experiment.json'),
+      judged: await saved('experiment-verdicts.json'),
+      live: await saved('experiment-live.json'),
+      shadow: await saved('shadow.json'),
+    }),
   ],
   [
     'evidence/conversations.md',

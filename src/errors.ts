@@ -118,7 +118,7 @@ export const ERRORS = {
   },
   ELDR_EXPERIMENT_ENDED: {
     text: 'The gateway ended the experiment',
-    todo: 'The gateway’s log says why; its policy has been restored. Start the experiment again.',
+    todo: 'The gateway’s log says why. It has its policy from before the experiment, or, if it was restarted as a single process, the configured one. Start the experiment again.',
   },
   ELDR_OUTPUTS_DIFFER: {
     text: 'Responses differ between policies',

@@ -55,6 +55,7 @@ class Gateway implements AdapterHost {
   readonly shared = new Map<string, Uint8Array>()
   /** The next refit waits for this, or for the end of its signal. */
   refitGate: Promise<void> | undefined
+  held = false
   artifact!: Artifact
   sha256 = ''
   file = original
@@ -118,12 +119,17 @@ class Gateway implements AdapterHost {
     return 12 * WORKERS
   }
 
+  isHeld(): boolean {
+    return this.held
+  }
+
   async load(
     path: string,
     shownAs: string,
     _assignment?: ReadonlyMap<number, number>,
     hold?: AdaptHold,
   ): Promise<string> {
+    if (this.held) throw new Error('an experiment is running')
     if (this.loadFails) throw new Error('the disk is full')
     this.holds.push(hold)
     this.artifact = await readArtifact(path)
@@ -425,6 +431,55 @@ describe('the adapter', () => {
     gateway.noTarget = ''
     await gateway.serve('task', 2)
     expect(gateway.adapter.view().sample.requests).toBeGreaterThan(0)
+  })
+
+  it('pauses while an experiment holds the routing, and swaps after it', async () => {
+    const gateway = await new Gateway().start()
+    gateway.held = true
+    await gateway.serve('lang', 90)
+    expect(gateway.kinds).toEqual(['drift'])
+    expect(gateway.inputs).toEqual([])
+    expect(gateway.adapter.view()).toMatchObject({ state: 'held', note: expect.stringMatching(/experiment/) })
+    gateway.held = false
+    await gateway.serve('lang', 2)
+    expect(gateway.kinds).toEqual(['drift', 'judged', 'swapped'])
+  })
+
+  it('is not set back by an experiment that begins during a refit or a swap', async () => {
+    const gateway = await new Gateway().start()
+    const { inputs } = gateway
+    while (inputs.length === 0) {
+      // It begins when the refit has begun.
+      Object.defineProperty(gateway, 'held', { get: () => inputs.length === 1, configurable: true })
+      await gateway.serve('lang', 1)
+    }
+    expect(gateway.kinds).toEqual(['drift', 'judged'])
+    Object.defineProperty(gateway, 'held', { value: false, writable: true })
+    await gateway.serve('lang', 2)
+    // No wait for a retry, which a refit without a gain has.
+    expect(gateway.kinds).toEqual(['drift', 'judged', 'judged', 'swapped'])
+  })
+
+  it('does not blame a swap for the streams of an experiment', async () => {
+    const gateway = await new Gateway().start()
+    while (!gateway.kinds.includes('swapped')) await gateway.serve('lang', 1)
+    gateway.held = true
+    await gateway.serve('lang', 40, 30)
+    gateway.held = false
+    await gateway.serve('lang', 80)
+    expect(gateway.kinds).toContain('kept')
+    expect(gateway.kinds).not.toContain('rolled_back')
+    expect(gateway.kinds).not.toContain('failed')
+  })
+
+  it('still takes a swap back that is worse after an experiment', async () => {
+    const gateway = await new Gateway().start()
+    while (!gateway.kinds.includes('swapped')) await gateway.serve('lang', 1)
+    gateway.held = true
+    await gateway.serve('lang', 40, 30)
+    gateway.held = false
+    await gateway.serve('lang', 40, 30)
+    expect(gateway.kinds).toContain('rolled_back')
   })
 
   it('is idle without a policy that looks at experts, and says so', async () => {

@@ -40,6 +40,8 @@ export interface AdapterHost {
   whyNoTarget(): string
   /** Requests on decode workers now, also those of other gateways. */
   running(): number
+  /** True while an experiment holds the routing: nothing can be loaded. */
+  isHeld(): boolean
   /**
    * Loads an artifact from a file, here and on all replicas, with the hold that goes with it. Resolves with
    * its hash. `assignment`: index of a worker → its cluster.
@@ -90,6 +92,7 @@ const SETTLE_MS = 10_000
 const STREAMS = LOOKS.at(-1)!
 /** With this many times the arrivals, a longer tail says nothing about the swap. */
 const MORE_LOAD = 1.15
+const PAUSED = 'An experiment is running: recalibration is paused until it ends.'
 /** Weight of a second in the mean number of requests in flight. */
 const INFLIGHT_WEIGHT = 1 / 10
 
@@ -100,7 +103,7 @@ interface Suggestion {
 
 interface Watch {
   readonly swap: MutableSwap
-  readonly sinceMs: number
+  sinceMs: number
   readonly before: readonly number[]
   readonly arrivalsPerMs: number
   /** When policy, τ or workers had changed last. */
@@ -147,6 +150,10 @@ export class Adapter {
   #routingMs = -Infinity
   #hold: AdaptHold | undefined
   #folderProblem: string | undefined
+  /** An experiment holds the routing. */
+  #paused = false
+  /** Streams before this were routed by an experiment. */
+  #resumedMs = -Infinity
   #busy: 'refitting' | 'swapping' | undefined
   /** The running refit: its end, and what stops it. */
   #refit: { readonly ended: Promise<void>; readonly control: AbortController } | undefined
@@ -282,10 +289,24 @@ export class Adapter {
         : this.#meanInflight + INFLIGHT_WEIGHT * (running - this.#meanInflight)
     if (this.#busy !== undefined || this.#closed) return
     const nowMs = this.#now()
+    if (this.#isPaused(nowMs)) return
     if (this.#hold !== undefined && nowMs >= this.#hold.untilMs) this.#hold = undefined
     this.#noticeRouting(nowMs)
     if (this.#watch !== undefined) await this.#checkTail(this.#watch, nowMs)
     else if (this.#isDue(nowMs)) await this.#attempt(nowMs)
+  }
+
+  /** After an experiment the tail is watched again from the start: its streams say nothing about a swap. */
+  #isPaused(nowMs: number): boolean {
+    const wasPaused = this.#paused
+    this.#paused = this.#host.isHeld()
+    if (this.#paused || !wasPaused) return this.#paused
+    this.#resumedMs = nowMs + SETTLE_MS
+    if (this.#watch !== undefined) {
+      this.#watch.sinceMs = this.#resumedMs
+      this.#watch.looks = 0
+    }
+    return false
   }
 
   /** Swaps to what was suggested. */
@@ -293,6 +314,7 @@ export class Adapter {
     if (this.#busy !== undefined) return refused('A refit or a swap is running: try again.')
     const suggestion = this.#suggestion
     if (suggestion === undefined) return refused('There is no suggestion for the artifact in force.')
+    if (this.#host.isHeld()) return refused(PAUSED)
     const result = await this.#swapTo(suggestion)
     if (result.kind === 'ok') this.#hold = undefined
     return result
@@ -314,7 +336,7 @@ export class Adapter {
     return {
       mode,
       state: this.#state(why),
-      note: why ?? (this.#hold && holdWords(this.#hold)),
+      note: why ?? (this.#host.isHeld() ? PAUSED : this.#hold && holdWords(this.#hold)),
       problem: this.#folderProblem,
       drift: {
         meanRank: this.#detector.meanRank,
@@ -348,7 +370,7 @@ export class Adapter {
   #state(why: string | undefined): AdaptState {
     if (why !== undefined) return 'idle'
     if (this.#busy !== undefined) return this.#busy
-    if (this.#hold !== undefined) return 'held'
+    if (this.#hold !== undefined || this.#host.isHeld()) return 'held'
     if (this.#watch !== undefined) return 'watching'
     return this.#detector.isDrifting ? 'drifting' : 'steady'
   }
@@ -389,6 +411,8 @@ export class Adapter {
       end()
     }
     if (control.signal.aborted) return
+    // An experiment has begun during the refit: the next attempt is due when it ends.
+    if (this.#host.isHeld()) return
     if (this.#suggestion !== undefined && this.#options.mode === 'on') await this.#swapTo(this.#suggestion)
     else if (!isRefinement || this.#options.mode === 'suggest') this.#waitLonger()
   }
@@ -464,7 +488,7 @@ export class Adapter {
       path = await this.#files.saveSwap(result.artifact)
       this.#known.set(target.sha256, { shownAs: target.file, assignment: target.assigned })
       // Only streams of the same traffic: those before the change were of other requests.
-      const before = this.#streams.between(Math.max(this.#changedMs, this.#routingMs))
+      const before = this.#streams.between(Math.max(this.#changedMs, this.#routingMs, this.#resumedMs))
       const nowMs = this.#now()
       const arrivalsPerMs = rateOf(this.#arrivals, nowMs - this.#options.watchMs, nowMs)
       const sha256 = await this.#host.load(path, path, target.assignment)
@@ -488,6 +512,8 @@ export class Adapter {
       const written = path
       if (written !== undefined) this.#save(() => this.#files.discard(written))
       await this.#saves
+      // An experiment began between the check and the load.
+      if (this.#host.isHeld()) return refused(PAUSED)
       if (this.#last !== undefined) this.#last = { ...this.#last, verdict: 'failed', problem }
       this.#host.happened({ kind: 'failed', problem })
       this.#waitLonger()

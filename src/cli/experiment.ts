@@ -1,6 +1,6 @@
 import { type Command, Option } from 'commander'
 import { POLICIES } from '../policy/decode-policy.ts'
-import { nameList, positiveNumber, wholeNumber } from './options.ts'
+import { nameSequence, positiveNumber, wholeNumber } from './options.ts'
 
 export interface ExperimentFlags {
   readonly url: string
@@ -26,8 +26,8 @@ export function addExperiment(program: Command): void {
     .requiredOption('--url <url>', 'base URL of the gateway, such as http://127.0.0.1:8000')
     .option(
       '--policies <list>',
-      `policies to compare: ${POLICIES.join(', ')}; eldr@0.2 sets τ; the first is the base`,
-      nameList,
+      `policies to compare: ${POLICIES.join(', ')}; eldr@0.2 sets τ; the first is the base; the same one twice shows what chance does`,
+      nameSequence,
       ['jsq', 'union'],
     )
     .option(

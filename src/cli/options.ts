@@ -34,6 +34,13 @@ export function nameList(text: string): string[] {
   throw new InvalidArgumentError('Expected a comma-separated list of names without duplicates.')
 }
 
+/** The same name may be in it twice. */
+export function nameSequence(text: string): string[] {
+  const names = text.split(',').map(name => name.trim())
+  if (!names.includes('')) return names
+  throw new InvalidArgumentError('Expected a comma-separated list of names.')
+}
+
 export function transformName(text: string): TransformName | 'auto' {
   if (text === 'auto' || TRANSFORMS.includes(text as TransformName)) return text as TransformName | 'auto'
   throw new InvalidArgumentError(`Expected auto or one of ${TRANSFORMS.join(', ')}.`)

@@ -5,7 +5,10 @@ import { type Terminal, wrapped } from '../report/terminal.ts'
 import {
   type Effect,
   effectsOf,
+  FIGURE_NAMES,
+  isCounted,
   isFound,
+  isWorse,
   type MeasuredSlot,
   type Outcome,
   outcomeOf,
@@ -38,17 +41,19 @@ export function comparisonsOf(policies: readonly string[], slots: readonly Measu
 const VERDICT: Readonly<Record<Outcome, (policy: string, base: string) => string>> = {
   better: (policy, base) => `${policy} is better than ${base}`,
   worse: (policy, base) => `${policy} is worse than ${base}`,
-  mixed: (policy, base) => `${policy} is better than ${base} in one part of TPOT and worse in the other`,
+  mixed: (policy, base) => `Mixed: ${policy} is not simply better or worse than ${base}`,
   undecided: (policy, base) => `No difference in TPOT between ${policy} and ${base} was found`,
+  unmeasured: (policy, base) => `TPOT of ${policy} and ${base} was not measured, so there is no verdict`,
 }
 
 function wordsFor(policy: string, base: string, outcome: Outcome, effects: readonly Effect[]): string {
   const [found, open] = [effects.filter(isFound), effects.filter(effect => !isFound(effect))]
   const sentences = [
     `${VERDICT[outcome](policy, base)}.`,
+    ...(outcome === 'mixed' ? [mixedWords(effects)] : []),
     ...found.map(
       effect =>
-        `${effect.figure} is ${share(Math.abs(effect.change))} ${effect.change < 0 ? 'lower' : 'higher'} (95 % interval ${interval(effect)}).`,
+        `${effect.figure} is ${share(Math.abs(effect.change))} ${effect.change < 0 ? 'lower' : 'higher'} (95 % interval ${interval(effect)}${isCounted(effect) ? '' : '; too uncertain for a verdict on several figures'}).`,
     ),
     ...(open.length === 0
       ? []
@@ -59,6 +64,15 @@ function wordsFor(policy: string, base: string, outcome: Outcome, effects: reado
   return sentences.join(' ')
 }
 
+function mixedWords(effects: readonly Effect[]): string {
+  const counted = effects.filter(isCounted)
+  const names = (chosen: readonly Effect[]) => chosen.map(({ figure }) => figure).join(', ')
+  const [worse, better] = [counted.filter(isWorse), counted.filter(effect => !isWorse(effect))]
+  return better.length === 0
+    ? `No difference in TPOT was found, but it is worse in ${names(worse)}.`
+    : `It is better in ${names(better)} and worse in ${names(worse)}.`
+}
+
 const share = (value: number) => spaced(percent(value, 1))
 const signed = (value: number) => `${value < 0 ? '−' : '+'}${share(Math.abs(value))}`
 const interval = ({ low, high }: Effect) => `${signed(low)} to ${signed(high)}`
@@ -67,13 +81,20 @@ const spaced = (words: string) => words.replaceAll('\u00a0', ' ')
 /** Reasons to distrust the intervals. */
 export function cautionsOf(comparisons: readonly Comparison[], slots: readonly MeasuredSlot[]): string[] {
   const effects = comparisons.flatMap(comparison => comparison.effects)
+  const missing = FIGURE_NAMES.filter(name =>
+    comparisons.some(comparison => !comparison.effects.some(({ figure }) => figure === name)),
+  )
   const blocks = Math.min(...effects.map(effect => effect.blocks))
   const streams = Math.min(...slots.map(slot => slot.streams))
   const dependent = effects.filter(({ lag1, blocks: count }) => lag1 > 2 / Math.sqrt(count))
+  if (effects.length === 0) return ['fewer than two blocks have traffic of all policies: nothing is compared']
   return [
-    ...(effects.length === 0 ? ['no slot has streams of both policies: is there traffic?'] : []),
+    ...missing.map(
+      name =>
+        `${name} was not measured in two blocks or more: only streamed responses have times${name.startsWith('TPOT') ? ', and TPOT needs two tokens' : ''}`,
+    ),
     ...(blocks < ENOUGH_BLOCKS ? [`${blocks} blocks of slots are few: intervals are wide`] : []),
-    ...(effects.length > 0 && streams < ENOUGH_STREAMS
+    ...(streams < ENOUGH_STREAMS && missing.length < FIGURE_NAMES.length - 1
       ? [`a slot has ${streams} streams only: its p99 is close to its maximum; use longer slots`]
       : []),
     ...(dependent.length > 0

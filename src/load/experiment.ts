@@ -44,30 +44,46 @@ interface View {
   readonly finished?: Omit<MeasuredSlot, 'policy'>
 }
 
-/** Resolves with the slots in the order they ran. */
-export async function runExperiment(options: ExperimentOptions): Promise<MeasuredSlot[]> {
+export interface ExperimentRun {
+  /** Complete slots in the order they ran. */
+  readonly slots: readonly MeasuredSlot[]
+  /** Why it ended early. */
+  readonly failure?: unknown
+}
+
+/** Policies by their names in results: two equal ones are told apart by `#2`. */
+export const treatmentNames = (policies: readonly string[]): string[] =>
+  policies.map((name, at) => (policies.indexOf(name) === at ? name : `${name}#${at + 1}`))
+
+/** Rejects if not even one slot is complete. */
+export async function runExperiment(options: ExperimentOptions): Promise<ExperimentRun> {
   const { policies, slotMs, washoutMs, slots, seed, stop, onProgress, leaseMs = LEASE_MS } = options
   const call = adminCall(options.gateway)
-  const order = slotOrder(policies, slots / policies.length, createRandom(seed))
+  const treatments = treatmentNames(policies).map((name, at) => ({ name, policy: policies[at]! }))
+  const order = slotOrder(treatments, slots / policies.length, createRandom(seed))
   const names = policies.map(policy => partsOf(policy).policy)
   const { id } = await call('POST', '', { policies: [...new Set(names)], leaseMs })
   const measured: MeasuredSlot[] = []
   const take = ({ finished }: View) => {
-    if (finished !== undefined) measured.push({ ...finished, policy: order[measured.length]! })
+    if (finished !== undefined) measured.push({ ...finished, policy: order[measured.length]!.name })
   }
   let ended = false
   try {
-    for (const [at, policy] of order.entries()) {
-      take(await call('PUT', `/${id}`, { ...partsOf(policy), washoutMs }))
-      await slotEnds(at, policy)
+    for (const [at, { name, policy }] of order.entries()) {
+      // With its number, a switch whose response was lost can be repeated.
+      take(await insist({ ...partsOf(policy), washoutMs, slot: at + 1 }))
+      await slotEnds(at, name)
     }
     ended = true
     take(await call('DELETE', `/${id}`))
+  } catch (failure) {
+    if (measured.length === 0) throw failure
+    return { slots: measured, failure }
   } finally {
     // Best effort: the lease expires anyway.
     if (!ended) await call('DELETE', `/${id}`).catch(() => undefined)
   }
-  return measured
+  return { slots: measured }
 
   /** Renews the lease until the slot is over. */
   async function slotEnds(at: number, policy: string): Promise<void> {
@@ -77,31 +93,43 @@ export async function runExperiment(options: ExperimentOptions): Promise<Measure
       onProgress?.({ slot: at + 1, slots, policy, slotMs, leftMs, last: measured.at(-1) })
       await pause(Math.min(leftMs, PROGRESS_MS, leaseMs / RENEWALS), stop)
       if (performance.now() - renewedMs < leaseMs / RENEWALS) continue
-      await renew()
+      await insist()
       renewedMs = performance.now()
     }
   }
 
-  /** A gateway that is busy or replaces its owner process may miss a renewal. */
-  async function renew(): Promise<void> {
+  /** Renews the lease or switches. A gateway that is busy or replaces its owner process may miss it. */
+  async function insist(slot?: object): Promise<View> {
     const untilMs = performance.now() + leaseMs / 2
     for (;;) {
       try {
-        return void (await call('PUT', `/${id}`))
+        return await call('PUT', `/${id}`, slot)
       } catch (error) {
-        const isOver = error instanceof EldrError && error.code === 'ELDR_EXPERIMENT_ENDED'
-        if (isOver || performance.now() > untilMs) throw error
+        if (!isPassing(error) || performance.now() > untilMs) throw error
         await pause(leaseMs / RENEWALS / 4, stop)
       }
     }
   }
 }
 
-/** `eldr@0.2` → policy eldr, τ 0.2. */
-function partsOf(name: string): { readonly policy: string; readonly tau?: number } {
-  const [policy = '', tau] = name.split('@')
+/** `cause` of the error for a request that the gateway refused: it would refuse it again. */
+const REFUSED = 'refused'
+const isPassing = (error: unknown): boolean =>
+  error instanceof EldrError &&
+  (error.code === 'ELDR_ENDPOINT_UNREACHABLE' ||
+    (error.code === 'ELDR_ENDPOINT_FAILED' && error.detail.cause !== REFUSED))
+
+/** `eldr@0.2` → policy eldr, τ 0.2. Undefined if τ is not a number from 0 to `maxTau`. */
+export function policyParts(
+  name: string,
+  maxTau = Infinity,
+): { readonly policy: string; readonly tau?: number } | undefined {
+  const [, policy, tau] = /^([^@]+)(?:@(\d+(?:\.\d+)?))?$/.exec(name) ?? []
+  if (policy === undefined || Number(tau ?? 0) > maxTau) return undefined
   return { policy, tau: tau === undefined ? undefined : Number(tau) }
 }
+
+const partsOf = (name: string) => policyParts(name)!
 
 function adminCall({ url, adminToken, insecure }: AdminAccess) {
   const { origin, root } = addressOf(url)
@@ -121,6 +149,7 @@ function adminCall({ url, adminToken, insecure }: AdminAccess) {
         status === 401 || status === 403
           ? 'Pass the gateway’s token with --admin-token or ELDR_ADMIN_TOKEN.'
           : undefined,
+      cause: status < 500 && status !== 429 ? REFUSED : undefined,
     })
   }
 }

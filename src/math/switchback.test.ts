@@ -59,7 +59,7 @@ describe('a slot', () => {
     const slot = new SlotRecord(0, 0)
     slot.ended({ ageMs: 5, tokens: 20 }, 1_000)
     expect(slot.figures(2_000)).toMatchObject({
-      streams: 1,
+      streams: 0,
       tpotMs: { p50: null },
       outputTokensPerSecond: 10,
     })

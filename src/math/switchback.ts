@@ -26,7 +26,7 @@ export interface Percentiles {
 export interface SlotFigures {
   /** Length of the measured part. */
   readonly seconds: number
-  /** Streams in the percentiles. */
+  /** Streams in the percentiles. A response that was not streamed has no times. */
   readonly streams: number
   readonly ttftMs: Percentiles
   readonly tpotMs: Percentiles
@@ -65,7 +65,7 @@ export class SlotRecord {
     this.#requests++
     this.#tokens += tokens
     if (nowMs - ageMs < this.#fromMs) return
-    this.#streams++
+    if (ttftMs !== undefined || tpotMs !== undefined) this.#streams++
     if (ttftMs !== undefined) this.#ttft.add(ttftMs)
     if (tpotMs !== undefined) this.#tpot.add(tpotMs)
   }

@@ -107,3 +107,71 @@ describe('a policy that knows who holds the KV cache', () => {
     expect(picked(1e9, 6)).toBe(0)
   })
 })
+
+describe('a worker that lacks the KV cache of a turn that skipped prefill', () => {
+  const missed = { computedTokens: 5_000 }
+  const next = turn(5_020, 1, 2)
+  function talking() {
+    const talks = new Conversations({ ...OPTIONS, maxEntries: 9, keptMs: 1e9 })
+    talks.ended(turn(4_990, 1), last('a'), 10, 0)
+    talks.ended(turn(4_990, 5), last('a'), 10, -5)
+    talks.ended(turn(4_990, 7), last('a'), 10, 5)
+    return talks
+  }
+  const maySkip = (talks: Conversations, nowMs: number, key = 7) =>
+    talks.holderAlone(talks.find(turn(5_020, key), nowMs)!, turn(5_020, key), at(0, 0), nowMs) !== undefined
+
+  it('gets no more of them for a minute, then one, and more after a hit', () => {
+    const talks = talking()
+    expect(maySkip(talks, 10)).toBe(true)
+    expect(talks.skipped(talks.find(next, 10)!, next, missed, 10)).toBe(true)
+    expect([maySkip(talks, 11), maySkip(talks, 60_009)]).toEqual([false, false])
+    expect(maySkip(talks, 60_010)).toBe(true)
+    const kept = talks.find(turn(5_020, 7), 60_010)!
+    talks.skips(kept)
+    expect(maySkip(talks, 60_011)).toBe(false)
+    expect(talks.skipped(kept, turn(5_020, 7), { computedTokens: 20 }, 60_020)).toBe(false)
+    expect(maySkip(talks, 60_021)).toBe(true)
+  })
+
+  it('waits twice as long after each further miss, but not for turns that were on their way', () => {
+    const talks = talking()
+    const kept = talks.find(turn(5_020, 7), 0)!
+    talks.skipped(kept, next, missed, 0)
+    talks.skipped(kept, next, missed, 50_000)
+    talks.ended(turn(4_990, 7), last('a'), 10, 50_001)
+    expect(maySkip(talks, 60_000)).toBe(true)
+    talks.skips(kept)
+    talks.skipped(kept, next, missed, 60_000)
+    expect([maySkip(talks, 179_999), maySkip(talks, 180_000)]).toEqual([false, true])
+  })
+
+  it('loses that conversation and those that were idle for longer', () => {
+    const talks = talking()
+    talks.skipped(talks.find(next, 10)!, next, missed, 10)
+    expect([1, 5, 7].map(key => talks.find(turn(9, key), 11) !== undefined)).toEqual([false, false, true])
+  })
+
+  it('shows it by the time to the first token of a long prompt, if it reports no cached tokens', () => {
+    const [long, short] = [turn(23_400, 1), turn(500, 2)]
+    const talks = new Conversations({ ...OPTIONS, maxEntries: 9 })
+    for (const each of [long, short]) talks.ended({ ...each, tokens: each.tokens - 20 }, last('a'), 0, 0)
+    const how = (each: Turn, firstTokenMs: number) =>
+      talks.skipped(talks.find(each, 0)!, each, { firstTokenMs }, 0)
+    expect([how(short, 771), how(long, 112), how(long, 771)]).toEqual([false, false, true])
+    talks.lost('a')
+  })
+
+  it('is tried again after a turn that failed or tells nothing', () => {
+    const talks = talking()
+    const kept = talks.find(turn(5_020, 7), 0)!
+    talks.skipped(kept, next, missed, 0)
+    talks.ended(turn(4_990, 7), last('a'), 10, 1)
+    for (const how of [undefined, {}]) {
+      talks.skips(kept)
+      expect(maySkip(talks, 60_000)).toBe(false)
+      talks.skipped(kept, next, how, 60_000)
+      expect(maySkip(talks, 60_000)).toBe(true)
+    }
+  })
+})

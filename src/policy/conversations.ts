@@ -1,7 +1,8 @@
 /**
  * Which decode worker still has the KV cache of a conversation, and what it saves to send the next turn
  * there. The memory holds hashes, counts and signatures, never text. It may be wrong, because workers evict:
- * they then fetch or compute what they lack, and the response is the same.
+ * they then fetch or compute what they lack, and the response is the same. A worker that had to compute a
+ * prompt it was expected to have gets no turns without prefill for a while.
  */
 import type { Candidate, KvHolder, RoutableRequest } from './decode-policy.ts'
 
@@ -51,6 +52,29 @@ export interface KeptTurn {
   readonly endedMs: number
 }
 
+/** How a turn went that skipped the remote prefill; undefined: unknown. */
+export interface SkippedPrefill {
+  /** Tokens of the prompt that the worker computed, as it counts them. */
+  readonly computedTokens?: number | undefined
+  /** From the request to its first token. */
+  readonly firstTokenMs?: number | undefined
+}
+
+/** A pause after a miss; it doubles with each further one and ends with a hit. */
+const PAUSE_MS = 60_000
+const MAX_PAUSE_MS = 1_800_000
+/** Tokens are counted in two ways and cached in blocks: a miss computes several times what is new. */
+const MISS_FACTOR = 2
+/** A miss is noticed by time only if computing the prompt takes at least this long: others wait too. */
+const MIN_NOTICED_MS = 200
+
+interface Pause {
+  untilMs: number
+  lengthMs: number
+  /** A turn without prefill is on the worker, to see whether it has its KV cache again. */
+  trying: boolean
+}
+
 /** Before the first response has ended. */
 const FIRST_STEPS = 128
 /** Weight of a response in the mean number of decode steps. */
@@ -61,6 +85,8 @@ export class Conversations {
   readonly #cost: TurnCost
   /** The first key is the least recently used. */
   readonly #turns = new Map<number, KeptTurn>()
+  /** Workers that lacked a KV cache, by id. */
+  readonly #pauses = new Map<string, Pause>()
   #steps = FIRST_STEPS
 
   constructor(options: ConversationOptions) {
@@ -102,6 +128,7 @@ export class Conversations {
 
   /** The worker restarted or is gone. */
   lost(worker: string): void {
+    this.#pauses.delete(worker)
     for (const [key, kept] of this.#turns) if (kept.worker === worker) this.#turns.delete(key)
   }
 
@@ -113,15 +140,66 @@ export class Conversations {
   /**
    * Its worker, if it may compute the new tokens itself, without a remote prefill: that saves the prefill
    * and the transfer, and every request there waits while the new tokens are computed. Undefined if nothing
-   * is saved.
+   * is saved, or if the worker lacked the KV cache of a conversation lately.
    */
-  holderAlone(kept: KeptTurn, turn: Turn, { worker, inflight }: Candidate): KvHolder | undefined {
+  holderAlone(
+    kept: KeptTurn,
+    turn: Turn,
+    { worker, inflight }: Candidate,
+    nowMs = performance.now(),
+  ): KvHolder | undefined {
+    const pause = this.#pauses.get(kept.worker)
+    if (pause !== undefined && (pause.trying || nowMs < pause.untilMs)) return undefined
     const { transferUs, transferPerTokenUs, prefillUs, prefillPerTokenUs } = this.#cost
     const fresh = Math.max(0, turn.tokens - kept.tokens)
     if (fresh > this.#options.skipPrefillBelowTokens) return undefined
     const transfer = transferUs + transferPerTokenUs * turn.tokens
     const saved = transfer + prefillUs - prefillPerTokenUs * fresh * inflight
     return saved > 0 ? this.#saving(worker, saved) : undefined
+  }
+
+  /** A turn goes to its worker without a remote prefill. Tell how it went with `skipped`. */
+  skips({ worker }: KeptTurn): void {
+    const pause = this.#pauses.get(worker)
+    if (pause !== undefined) pause.trying = true
+  }
+
+  /**
+   * A turn that skipped the remote prefill has ended; call before `ended`. `how`: undefined if it failed.
+   * Returns true if its worker lacked the KV cache. It evicts what was used least recently, so conversations
+   * that have been idle as long are forgotten too.
+   */
+  skipped(kept: KeptTurn, turn: Turn, how: SkippedPrefill | undefined, nowMs = performance.now()): boolean {
+    const { worker } = kept
+    const pause = this.#pauses.get(worker)
+    const missed = how && this.#missed(kept, turn, how)
+    if (missed !== true) {
+      if (missed === false) this.#pauses.delete(worker)
+      else if (pause !== undefined) pause.trying = false
+      return false
+    }
+    for (const [key, other] of this.#turns)
+      if (other.worker === worker && other.endedMs <= kept.endedMs) this.#turns.delete(key)
+    // Turns that were sent before the miss was known are no further misses.
+    if (pause !== undefined && !pause.trying && nowMs < pause.untilMs) return true
+    const lengthMs = pause === undefined ? PAUSE_MS : Math.min(MAX_PAUSE_MS, 2 * pause.lengthMs)
+    this.#pauses.set(worker, { untilMs: nowMs + lengthMs, lengthMs, trying: false })
+    return true
+  }
+
+  /** Undefined if nothing tells. */
+  #missed(
+    { tokens }: KeptTurn,
+    turn: Turn,
+    { computedTokens, firstTokenMs }: SkippedPrefill,
+  ): boolean | undefined {
+    if (computedTokens !== undefined)
+      return computedTokens > MISS_FACTOR * this.#options.skipPrefillBelowTokens
+    const { prefillUs, prefillPerTokenUs } = this.#cost
+    const missMs = (prefillPerTokenUs * Math.min(tokens, turn.tokens)) / 1000
+    if (firstTokenMs === undefined || missMs < MIN_NOTICED_MS) return undefined
+    const fresh = Math.max(0, turn.tokens - tokens)
+    return firstTokenMs > (prefillUs + prefillPerTokenUs * fresh) / 1000 + missMs / 2
   }
 
   #saving(worker: number, savedUs: number): KvHolder {

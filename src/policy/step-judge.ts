@@ -12,15 +12,19 @@ export interface StepJudgeOptions {
   readonly cost: UnionCost | StepCosts
 }
 
-/** What a decode step of a worker is expected to be with the request in its batch. */
+/** What it is expected to mean for a worker that the request joins its batch. */
 export interface ExpectedStep {
-  /** Distinct experts, mean over the layers. */
+  /** Distinct experts of a step with the request, mean over the layers. */
   readonly experts: number
-  /** Step time in the unit of the cost. */
+  /**
+   * What a step of the request costs, in the unit of the cost: the time of the step, and what the request
+   * adds to it once more for each of the others there, who wait as long. The time of the step alone would
+   * favour the emptiest worker, whatever the request does to the others.
+   */
   readonly cost: number
 }
 
-/** Estimates the step after a decision, whichever policy made it, as the policy union does. */
+/** Estimates the cost of a decision, whichever policy made it, as the policy union does. */
 export interface StepJudge {
   /** Undefined if nothing is known about the request's experts or about the worker. */
   after(
@@ -43,9 +47,12 @@ export function createStepJudge({ workers, layers, predictor, cost }: StepJudgeO
       return worker => {
         const at = candidates.findIndex(candidate => candidate.worker === worker)
         if (worker >= workers || at < 0) return undefined
-        const experts = (state.unionOf(worker) + state.growthOn(worker, chances)) / layers
+        const added = state.growthOn(worker, chances) / layers
+        const experts = state.unionOf(worker) / layers + added
+        const others = loads[at]!
         const { base, perExpert, perRequest } = costs.of(worker)
-        return { experts, cost: base + perExpert * experts + perRequest * (loads[at]! + 1) }
+        const stepTime = base + perExpert * experts + perRequest * (others + 1)
+        return { experts, cost: stepTime + (perExpert * added + perRequest) * others }
       }
     },
     dispatched(request, worker) {

@@ -1,5 +1,8 @@
-/** docs/evidence/experiment.md, from results/experiment.json, which `bench/experiment.mjs` writes. */
-import type { Effect } from '../sim/switchback-analysis.ts'
+/**
+ * docs/evidence/experiment.md, from files under results/ that `bench/experiment.mjs`,
+ * `bench/experiment-live.mjs` and `bench/shadow.mjs` write.
+ */
+import type { Effect, MeasuredSlot, Outcome } from '../sim/switchback-analysis.ts'
 import { markdownTable } from './markdown-table.ts'
 import { fixed, whole } from './numbers.ts'
 
@@ -19,6 +22,8 @@ export interface ExperimentCase {
   readonly policy: string
   readonly arrivals: string
   readonly runs: number
+  /** Absent in results from before there were verdicts. */
+  readonly verdicts?: Readonly<Record<Outcome, number>>
   readonly figures: readonly {
     readonly figure: string
     /** Runs whose interval contains 0. */
@@ -34,16 +39,54 @@ export interface ExperimentCase {
 
 /** One experiment on the embedded cluster. */
 export interface LiveExperiment {
-  readonly at: string
   readonly cluster: string
-  readonly machine: string
   readonly command: string
   readonly conditions: string
-  readonly base: string
+  readonly cores: number
+  readonly loadAverage: number
+  /** Output of `eldr experiment --json`. */
+  readonly result: {
+    readonly at: string
+    readonly comparisons: readonly {
+      readonly base: string
+      readonly policy: string
+      readonly outcome: Outcome
+      readonly words: string
+      readonly effects: readonly Effect[]
+    }[]
+    readonly cautions: readonly string[]
+    readonly slots: readonly MeasuredSlot[]
+  }
+}
+
+/** CPU time of the gateway with and without shadow policies. */
+export interface ShadowFigures {
+  readonly at: string
+  readonly cores: number
+  readonly loadAverage: number
   readonly policy: string
-  readonly streams: number
-  readonly words: string
-  readonly effects: readonly Effect[]
+  readonly shadow: readonly string[]
+  readonly starts: number
+  readonly rounds: number
+  readonly without: Measured
+  readonly beside: Measured
+  readonly ratio: number
+  readonly low: number
+  readonly high: number
+}
+
+interface Measured {
+  readonly cpuUs: number
+  readonly requestsPerSecond: number
+}
+
+export interface ExperimentResults {
+  readonly figures: ExperimentFigures
+  /** Fewer runs, with verdicts. */
+  readonly judged: ExperimentFigures
+  /** Every run, in order. */
+  readonly live: readonly LiveExperiment[]
+  readonly shadow: ShadowFigures
 }
 
 const ARRIVALS: Readonly<Record<string, string>> = {
@@ -58,7 +101,7 @@ const p50Of = (cases: readonly ExperimentCase[], arrivals: string) =>
 const points = (value: number) => `${value < 0 ? '−' : ''}${fixed(Math.abs(100 * value), 2)}`
 const share = (part: number, of: number) => fixed((100 * part) / of, 1)
 
-export function experimentPage(figures: ExperimentFigures, live: LiveExperiment): string {
+export function experimentPage({ figures, judged, live, shadow }: ExperimentResults): string {
   const { trace, topology, profile, slotSeconds, washoutSeconds, slots, rate, cases } = figures
   const same = cases.filter(({ base, policy }) => base === policy)
   const different = cases.filter(({ base, policy }) => base !== policy)
@@ -97,6 +140,25 @@ export function experimentPage(figures: ExperimentFigures, live: LiveExperiment)
       ),
     ),
     '',
+    '## Verdicts',
+    '',
+    [
+      'A verdict needs more than an interval without 0, because it looks at five figures: 98 % for each of TPOT p50 and',
+      'p99, which make a policy *better* or *worse*, and 99.3 % for TTFT and throughput, which make it *mixed* where they are',
+      'worse. So at most 5 % of experiments with equal policies should get one. These are fewer runs than above, of the same',
+      'seeds: `node bench/experiment.mjs --null 60 --real 6 --out docs/evidence/results/experiment-verdicts.json`.',
+    ].join(' '),
+    '',
+    markdownTable(
+      ['policies', 'arrivals', 'runs', 'better', 'worse', 'mixed', 'no difference found'],
+      2,
+      judged.cases.map(({ base, policy, arrivals, runs, verdicts }) => [
+        `${policy} against ${base === policy ? 'itself' : base}`,
+        ARRIVALS[arrivals] ?? arrivals,
+        ...[runs, verdicts!.better, verdicts!.worse, verdicts!.mixed, verdicts!.undecided].map(whole),
+      ]),
+    ),
+    '',
     '## A real difference',
     '',
     'How often the interval excludes 0, and the mean change that was found.',
@@ -128,14 +190,36 @@ export function experimentPage(figures: ExperimentFigures, live: LiveExperiment)
     '',
     '## On the embedded cluster',
     '',
-    `One run of \`${live.command}\` beside \`${live.cluster}\`, ${live.conditions}, ${live.at}, on ${live.machine}: ${whole(live.streams)} streams measured.`,
+    'Every run since 2026-11-17 is shown, also one that finds nothing. `node bench/experiment-live.mjs --out docs/evidence/results/experiment-live.json` adds one.',
+    '',
+    ...live.flatMap(liveLines),
+    'TTFT here ends with the first token of decode, whose first step is shorter under the better policy; in the simulation it ends with prefill’s token.',
+    '',
+    '## Cost of shadow policies',
+    '',
+    [
+      `With ${shadow.shadow.join(' and ')} beside ${shadow.policy} the gateway takes ${fixed(shadow.ratio, 3)} times the CPU time per request (95 % interval`,
+      `${fixed(shadow.low, 3)} to ${fixed(shadow.high, 3)}, ${whole(shadow.rounds)} rounds in ${whole(shadow.starts)} starts): ${whole(shadow.beside.cpuUs)} µs at ${whole(shadow.beside.requestsPerSecond)} requests per second, without them ${whole(shadow.without.cpuUs)} µs at`,
+      `${whole(shadow.without.requestsPerSecond)}. Streams of 16 tokens; ${whole(shadow.cores)} cores shared with other work (load average ${fixed(shadow.loadAverage, 1)}), ${shadow.at}. The interval is wide and the rate`,
+      'far from 1,000 per second, so this alone does not show that the cost is below 10 % there; the time of shadow policies is limited to 2 % of a core at any rate.',
+      'Written by `node bench/shadow.mjs --out docs/evidence/results/shadow.json`.',
+    ].join(' '),
+    '',
+  ].join('\n')
+}
+
+function liveLines({ cluster, command, conditions, cores, loadAverage, result }: LiveExperiment): string[] {
+  const { base, policy, effects, words } = result.comparisons[0]!
+  const streams = result.slots.reduce((sum, slot) => sum + slot.streams, 0)
+  return [
+    `\`${command}\` beside \`${cluster}\`, ${conditions}, ${result.at.slice(0, 10)}, on ${cores} cores shared with other work (load average ${fixed(loadAverage, 1)}): ${whole(streams)} streams measured.`,
     '',
     markdownTable(
-      ['figure', live.base, live.policy, 'change, %', '95 % interval', 'blocks'],
+      ['figure', base, policy, 'change, %', '95 % interval', 'blocks'],
       1,
-      live.effects.map(({ figure, base, other, change, low, high, blocks }) => [
+      effects.map(({ figure, base: before, other, change, low, high, blocks }) => [
         figure,
-        fixed(base, 2),
+        fixed(before, 2),
         fixed(other, 2),
         points(change),
         `${points(low)} to ${points(high)}`,
@@ -143,7 +227,7 @@ export function experimentPage(figures: ExperimentFigures, live: LiveExperiment)
       ]),
     ),
     '',
-    'TTFT here ends with the first token of decode, whose first step is shorter under the better policy; in the simulation it ends with prefill’s token.',
+    `Its verdict: “${words}”${result.cautions.length === 0 ? '' : ` Cautions: ${result.cautions.join('; ')}.`}`,
     '',
-  ].join('\n')
+  ]
 }

@@ -24,6 +24,25 @@ export function meanInterval(values: readonly number[]): Interval {
   return { mean, half: studentT(count - 1) * Math.sqrt(variance / count), count }
 }
 
+/**
+ * Chance that |t| of Student with these degrees of freedom is at least as large: the finite series of
+ * Abramowitz and Stegun, 26.7.3 and 26.7.4.
+ */
+export function studentP(t: number, degrees: number): number {
+  if (Number.isNaN(t)) return 1
+  const angle = Math.atan(Math.abs(t) / Math.sqrt(degrees))
+  const [sine, cosine] = [Math.sin(angle), Math.cos(angle)]
+  const isOdd = degrees % 2 === 1
+  let term = isOdd ? cosine : 1
+  let sum = degrees === 1 ? 0 : term
+  for (let power = isOdd ? 3 : 2; power <= degrees - 2; power += 2) {
+    term *= (cosine * cosine * (power - 1)) / power
+    sum += term
+  }
+  const within = isOdd ? (2 / Math.PI) * (angle + sine * sum) : sine * sum
+  return Math.max(0, 1 - within)
+}
+
 export function studentT(degrees: number): number {
   return T[degrees - 1] ?? Z + (Z ** 3 + Z) / (4 * degrees)
 }

@@ -98,20 +98,46 @@ describe('the interval', () => {
 })
 
 describe('the outcome', () => {
-  const effect = (figure: Effect['figure'], low: number, high: number) =>
-    ({ figure, low, high }) as unknown as Effect
-  it.each([
-    ['better', -0.1, -0.05, -0.02, 0.03],
-    ['better', -0.1, -0.05, -0.08, -0.01],
-    ['worse', 0.01, 0.05, -0.08, 0.01],
-    ['mixed', -0.1, -0.05, 0.08, 0.11],
-    ['undecided', -0.1, 0.05, -0.08, 0.01],
-  ] as const)('is %s by TPOT alone', (outcome, low50, high50, low99, high99) => {
-    const effects = [
-      effect('TPOT p50', low50, high50),
-      effect('TPOT p99', low99, high99),
-      effect('TTFT p50', 1, 2),
-    ]
-    expect(outcomeOf(effects)).toBe(outcome)
+  const effect = (figure: Effect['figure'], change: number, p: number) =>
+    ({ figure, change, p }) as unknown as Effect
+  const [none, clear] = [0.5, 0.001]
+  type Found = readonly [change: number, p: number]
+  it.each<readonly [string, Found, Found, Found]>([
+    ['better', [-0.1, clear], [0.01, none], [0.02, none]],
+    ['better', [-0.1, clear], [-0.1, clear], [-0.2, clear]],
+    ['worse', [0.1, clear], [-0.1, none], [-0.2, clear]],
+    ['mixed', [-0.1, clear], [0.1, clear], [0, none]],
+    ['mixed', [-0.1, clear], [-0.1, clear], [0.4, clear]],
+    ['mixed', [-0.1, none], [-0.1, none], [0.4, clear]],
+    ['undecided', [-0.1, none], [-0.1, none], [-0.4, clear]],
+    // Of two figures, one has an interval of 95 % without 0 in about one of ten experiments.
+    ['undecided', [-0.1, 0.03], [-0.1, 0.04], [0.4, 0.01]],
+  ])('is %s', (outcome, p50, p99, ttft) => {
+    expect(
+      outcomeOf([effect('TPOT p50', ...p50), effect('TPOT p99', ...p99), effect('TTFT p50', ...ttft)]),
+    ).toBe(outcome)
+  })
+
+  it('is mixed if throughput is lower, not if it is higher', () => {
+    const tpot = [effect('TPOT p50', -0.1, clear), effect('TPOT p99', -0.1, clear)]
+    expect(outcomeOf([...tpot, effect('output tokens/s', -0.1, clear)])).toBe('mixed')
+    expect(outcomeOf([...tpot, effect('output tokens/s', 0.1, clear)])).toBe('better')
+  })
+
+  it('is unmeasured without TPOT', () => {
+    expect(outcomeOf([effect('output tokens/s', 0, none)])).toBe('unmeasured')
+    expect(outcomeOf([])).toBe('unmeasured')
+  })
+
+  it('is a verdict in at most about 5 of 100 experiments of a policy against itself', () => {
+    let verdicts = 0
+    for (let seed = 0; seed < 2_000; seed++) {
+      const random = createRandom(seed)
+      const noise = () => 10 * Math.exp(0.05 * (random.uniform() + random.uniform() + random.uniform()))
+      const slots = Array.from({ length: 20 }, (_, at) => slot(at % 2 === 0 ? 'a' : 'b', noise(), noise()))
+      if (outcomeOf(effectsOf(slots, 2, 'a', 'b')) !== 'undecided') verdicts++
+    }
+    expect(verdicts / 2_000).toBeLessThan(0.05)
+    expect(verdicts / 2_000).toBeGreaterThan(0.025)
   })
 })

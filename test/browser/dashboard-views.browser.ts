@@ -320,16 +320,16 @@ describe('adapt', () => {
       async () => (await tab.evaluate(rows)) as string[][],
       async () => {
         const { requests, shadows }: ShadowView = await api(url, '/eldr/shadow')
-        return shadows.map(({ policy, state, decisions, agreed, judged, experts, stepUs }) => [
+        return shadows.map(({ policy, state, decisions, agreed, judged, experts, costUs }) => [
           policy,
           decisions === 0 ? '–' : `${((100 * agreed) / decisions).toFixed(0)} %`,
           ...(experts === undefined ? ['–', '–'] : [number(experts.shadow), number(experts.inForce)]),
-          ...(stepUs === undefined
+          ...(costUs === undefined
             ? ['–', '–', '–']
             : [
-                `${number(stepUs.shadow / 1000)} ms`,
-                `${number(stepUs.inForce / 1000)} ms`,
-                `${(100 * (stepUs.shadow / stepUs.inForce - 1)).toFixed(1)} %`,
+                `${number(costUs.shadow / 1000)} ms`,
+                `${number(costUs.inForce / 1000)} ms`,
+                `${(100 * (costUs.shadow / costUs.inForce - 1)).toFixed(1)} %`,
               ]),
           String(judged),
           String(requests - decisions),

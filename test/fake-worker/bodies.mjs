@@ -78,9 +78,10 @@ export function tokensWanted(body) {
   )
 }
 
-/** @param {number} prompt @param {number} completion */
-export function usageText(prompt, completion) {
-  return `{"prompt_tokens":${prompt},"total_tokens":${prompt + completion},"completion_tokens":${completion},"prompt_tokens_details":null}`
+/** @param {number} prompt @param {number} completion @param {number} [cached] */
+export function usageText(prompt, completion, cached) {
+  const details = cached === undefined ? 'null' : `{"cached_tokens":${cached}}`
+  return `{"prompt_tokens":${prompt},"total_tokens":${prompt + completion},"completion_tokens":${completion},"prompt_tokens_details":${details}}`
 }
 
 /**
@@ -95,9 +96,9 @@ const TOKENS = Array.from({ length: 10_000 }, (_, n) => ` ${String(n).padStart(4
 /**
  * A response that is not streamed. `kv` is JSON, 'null' from a decode worker.
  * @param {{id: string, model: string, isChat: boolean, prompt: number, tokens: number, kv: string,
- *   more?: string, promptTokenIds?: number[]}} answer
+ *   more?: string, promptTokenIds?: number[], cached?: number}} answer
  */
-export function completionBody({ id, model, isChat, prompt, tokens, kv, more = '', promptTokenIds }) {
+export function completionBody({ id, model, isChat, prompt, tokens, kv, more = '', promptTokenIds, cached }) {
   let text = ''
   for (let n = 0; n < tokens; n++) text += tokenText(n)
   const ids = `"prompt_logprobs":null,"prompt_token_ids":${promptTokenIds === undefined ? 'null' : json(promptTokenIds)}`
@@ -106,7 +107,7 @@ export function completionBody({ id, model, isChat, prompt, tokens, kv, more = '
     : `"text":"${text}",${ids}`
   const choice = `{"index":0,${said},"logprobs":null,"finish_reason":"length","stop_reason":null,"token_ids":null}`
   const head = `"id":"${id}","object":"${isChat ? 'chat.completion' : 'text_completion'}","created":${CREATED},"model":"${model}"`
-  const rest = `"service_tier":null,"system_fingerprint":null,"usage":${usageText(prompt, tokens)}${isChat ? `,${ids}` : ''}`
+  const rest = `"service_tier":null,"system_fingerprint":null,"usage":${usageText(prompt, tokens, cached)}${isChat ? `,${ids}` : ''}`
   return `{${head},"choices":[${choice}],${rest},"kv_transfer_params":${kv}${more}}`
 }
 
@@ -127,7 +128,7 @@ export function streamTexts({ id, model, isChat }) {
     before: start + before,
     after: end('null'),
     afterLast: end('"length"'),
-    /** @param {number} prompt @param {number} tokens */
-    usage: (prompt, tokens) => `${start}],"usage":${usageText(prompt, tokens)}}\n\n`,
+    /** @param {number} prompt @param {number} tokens @param {number} [cached] */
+    usage: (prompt, tokens, cached) => `${start}],"usage":${usageText(prompt, tokens, cached)}}\n\n`,
   }
 }

@@ -55,6 +55,7 @@ export class FakeWorker extends Watched {
       gapMs: options.gapMs ?? 0,
       tokens: options.tokens ?? 16,
       recordLimit: options.recordLimit ?? 10_000,
+      cachedTokens: options.cachedTokens,
       keepAliveMs,
       prefills,
       ranks: options.ranks ?? 1,

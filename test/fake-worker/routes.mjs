@@ -88,6 +88,7 @@ function generate(worker, exchange) {
         tokens: total,
         kv: isPrefill && !isPush ? handoffText(worker, request, id, prompt) : 'null',
         more: isPrefill && isPush ? pushText(worker, request, id, prompt) : '',
+        cached: settings.cachedTokens?.(request, prompt),
         promptTokenIds: body.return_token_ids === true ? promptTokenIds(body) : undefined,
       }),
     )
@@ -102,7 +103,10 @@ function generate(worker, exchange) {
 function stream(worker, exchange, { id, total, prompt, waitMs }) {
   const { settings } = worker
   const texts = streamTexts({ id, model: settings.model, isChat: exchange.request.isChat })
-  const usage = exchange.request.json.stream_options?.include_usage === true ? texts.usage(prompt, total) : ''
+  const usage =
+    exchange.request.json.stream_options?.include_usage === true
+      ? texts.usage(prompt, total, settings.cachedTokens?.(exchange.request, prompt))
+      : ''
   worker.tokens.add(prompt, 0)
   worker.engine.add(
     new Stream(exchange, { texts, total, usage, gapMs: settings.gapMs, dueMs: performance.now() + waitMs }),

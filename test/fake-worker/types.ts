@@ -43,6 +43,8 @@ export interface FakeWorkerOptions {
    * refused with 400.
    */
   readonly ranks?: number
+  /** `cached_tokens` in usage, as with vLLM’s --enable-prompt-tokens-details; default: not reported. */
+  readonly cachedTokens?: (request: ReceivedRequest, promptTokens: number) => number | undefined
   /** Idle timeout of connections (uvicorn: 5 s); default: none. */
   readonly keepAliveMs?: number
   /** Number of newest requests and hand-offs kept for assertions. */

@@ -154,4 +154,51 @@ describe('the next turn of a conversation', () => {
     expect(await steps()).toEqual({ kept: 2, alone: 3, moved: 0 })
     expect([prefills(), alone()]).toEqual([3, 3])
   })
+
+  describe('that skips prefill on a worker without its KV cache', () => {
+    let hasCache: boolean
+    const decodeOptions = {
+      cachedTokens: (_: unknown, prompt: number) => (hasCache ? prompt - 10 : 0),
+    }
+    const misses: [string, () => Promise<void>][] = [
+      ['one process', () => start(ON, { decode: 1, decodeOptions })],
+      [
+        'several processes',
+        async () => {
+          const config = { routing: { policy: 'jsq' }, conversations: ON } as const
+          cluster = await startProcessCluster({ processes: 2, decode: 1, config, decodeOptions })
+        },
+      ],
+    ]
+
+    it.each(misses)('is the last to do so for a while: %s', async (_, begin) => {
+      hasCache = true
+      await begin()
+      const [ann, bob] = [await next(await say(opening('ann'))), await next(await say(opening('bob')))]
+      expect(alone()).toBe(2)
+      hasCache = false
+      const again = await next(ann)
+      expect(alone()).toBe(3)
+      await next(await next(again))
+      await next(bob)
+      expect([prefills(), alone()]).toEqual([5, 3])
+    })
+
+    it('is noticed in a stream too, if the client asks for usage', async () => {
+      hasCache = false
+      await start(ON, { decode: 1, decodeOptions })
+      const talk = [...(await say(opening('ann'))), { role: 'user', content: 'And then?' }]
+      const stream = { stream: true, stream_options: { include_usage: true } }
+      const response = await cluster.post('/v1/chat/completions', {
+        messages: talk,
+        max_tokens: 4,
+        ...stream,
+      })
+      expect(await response.text()).toContain('"cached_tokens":0')
+      await cluster.idle()
+      expect(alone()).toBe(1)
+      await next(talk)
+      expect(alone()).toBe(1)
+    })
+  })
 })

@@ -1,6 +1,9 @@
 /** Switchback experiments on a gateway: slots, the lease, and everything that must restore the policy. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { readFile } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { temporaryFolder } from '../trace-support.ts'
 import { polled, PROGRAM } from '../worker/processes.ts'
@@ -138,6 +141,24 @@ describe.each(KINDS)('an experiment on a gateway of %s', (_, startGateway) => {
     expect(await view()).toEqual({ running: false, policy: 'round_robin' })
   })
 
+  it('reports complete blocks if it is stopped, and ends the experiment', async () => {
+    cluster = await startGateway({ config: { routing: { policy: 'round_robin' } } })
+    startLoad()
+    const json = join(folder.path, `${Math.random()}.json`)
+    const args = ['--slot', '0.5', '--washout', '0.1', '--slots', '400', '--json', json]
+    const child = launch('--policies', 'jsq,jsq', ...args)
+    await polled(view, ({ running, slot }) => running && slot >= 6, 'six slots')
+    const gone = once(child, 'exit')
+    child.kill('SIGINT')
+    expect(await gone).toEqual([null, 'SIGINT'])
+    const { comparisons, cautions, slots } = JSON.parse(await readFile(json, 'utf8'))
+    expect(slots.length).toBeGreaterThanOrEqual(5)
+    expect(comparisons).toMatchObject([{ base: 'jsq', policy: 'jsq#2' }])
+    expect(comparisons[0].effects[0].blocks).toBe(Math.floor(slots.length / 2))
+    expect(cautions[0]).toBe(`ended early, after ${slots.length} of 400 slots`)
+    expect(await view()).toEqual({ running: false, policy: 'round_robin' })
+  })
+
   it.each(['SIGKILL', 'SIGINT'] as const)('restores the policy when its client gets %s', async signal => {
     cluster = await startGateway({ config: { routing: { policy: 'round_robin' } } })
     const child = launch('--policies', 'jsq,union', '--slot', '60', '--washout', '1', '--lease', '1')
@@ -170,6 +191,106 @@ describe('an experiment', () => {
     }
     await call(cluster, 'DELETE', `/eldr/experiment/${json.id}`)
     expect((await call(cluster, 'PUT', '/eldr/policy', { policy: 'eldr' })).status).toBe(200)
+  })
+
+  it('starts a slot once, however often it is asked for, and renews its lease only for a valid request', async () => {
+    cluster = await startCluster({ config: { routing: { policy: 'jsq' } } })
+    const { json } = await start({ policies: ['jsq', 'round_robin'], leaseMs: 60_000 })
+    const put = (body: object) => call(cluster, 'PUT', `/eldr/experiment/${json.id}`, body)
+    await put({ policy: 'jsq', slot: 1 })
+    await stream()
+    const [second, again] = [
+      await put({ policy: 'round_robin', slot: 2 }),
+      await put({ policy: 'round_robin', slot: 2 }),
+    ]
+    expect(second.json).toMatchObject({ slot: 2, finished: { slot: 1, streams: 1 } })
+    expect(again.json).toEqual(second.json)
+    for (const slot of [1, 4]) expect(errorOf(await put({ policy: 'jsq', slot }))).toMatch(/^409 /)
+    expect(await view()).toMatchObject({ slot: 2, policy: 'round_robin' })
+    expect(await running()).toBe(1)
+    await call(cluster, 'DELETE', `/eldr/experiment/${json.id}`)
+    expect(await running()).toBe(0)
+  })
+
+  it('does not live on by requests that it refuses', async () => {
+    cluster = await startCluster({ config: { routing: { policy: 'jsq' } } })
+    const { json } = await start({ policies: ['round_robin'], leaseMs: 500 })
+    const endMs = performance.now() + 10_000
+    let status = 409
+    while (status === 409 && performance.now() < endMs)
+      ({ status } = await call(cluster, 'PUT', `/eldr/experiment/${json.id}`, { policy: 'union' }))
+    expect(status).toBe(404)
+  })
+
+  it('loses nothing by a response of the gateway that is lost', async () => {
+    const inner = await startCluster({ config: { routing: { policy: 'round_robin' } } })
+    cluster = inner
+    startLoad()
+    let puts = 0
+    // Every third response to a switch or renewal is lost, after the gateway has done it.
+    const proxy = createServer((request, response) => {
+      const chunks: Buffer[] = []
+      request.on('data', (chunk: Buffer) => chunks.push(chunk))
+      request.on('end', () => {
+        const { method = 'GET', url } = request
+        const body = chunks.length === 0 ? undefined : Buffer.concat(chunks).toString()
+        const headers = { 'content-type': 'application/json' }
+        void fetch(`${inner.url}${url}`, { method, body, headers }).then(async reply => {
+          if (method === 'PUT' && ++puts % 3 === 0) return request.socket.destroy()
+          response.writeHead(reply.status, headers)
+          return response.end(await reply.text())
+        })
+      })
+    })
+    await once(proxy.listen(0, '127.0.0.1'), 'listening')
+    const { port } = proxy.address() as { port: number }
+    const args = [
+      '--policies',
+      'jsq,round_robin',
+      '--slot',
+      '0.6',
+      '--washout',
+      '0.1',
+      '--slots',
+      '8',
+      '--json',
+    ]
+    const { code, out } = await experiment(...args, '--url', `http://127.0.0.1:${port}`)
+    proxy.close()
+    expect([code, puts > 8]).toEqual([0, true])
+    expect(JSON.parse(out).slots).toHaveLength(8)
+  })
+
+  it('is not touched by a change of routing that began before it', async () => {
+    const running = await startCluster({ config: { routing: { policy: 'jsq', artifact } } })
+    cluster = running
+    const { control } = running.gateway
+    const before = control.view().artifact
+    for (const change of [() => control.load(artifact, 'another name'), () => control.refit(2)]) {
+      const pending = change()
+      await Promise.resolve() // it has begun
+      await Promise.resolve()
+      const { id } = running.gateway.experiments.start(['union'], 60_000)
+      await expect(pending).rejects.toMatchObject({ code: 'ELDR_EXPERIMENT_RUNNING' })
+      expect(control.view().artifact).toEqual(before)
+      running.gateway.experiments.end(id!)
+    }
+  })
+
+  it.each([
+    ['--policies', 'jsq,eldr@'],
+    ['--policies', 'jsq,eldr@0.2@3'],
+    ['--policies', 'jsq,eldr@9'],
+    ['--policies', 'jsq,eldr@abc'],
+    ['--policies', 'jsq,union@0.2'],
+    ['--lease', '5000'],
+    ['--lease', '0.01'],
+  ])('is not begun with a wrong setting: %s %s', async (flag, value) => {
+    cluster = await startCluster({ config: { routing: { policy: 'jsq', artifact } } })
+    const { code, err } = await experiment(flag, value)
+    expect(code).toBe(2)
+    expect(err).toContain(value.split(',').at(-1))
+    expect(await view()).toEqual({ running: false, policy: 'jsq' })
   })
 
   it('is refused for a policy that lacks something, for other policies than its own, and with replicas', async () => {
@@ -213,6 +334,11 @@ describe('an experiment', () => {
   })
 })
 
+async function running(): Promise<number> {
+  const text = await (await fetch(`${cluster.url}/metrics`)).text()
+  return Number(/^eldr_experiment_running (\d)/m.exec(text)?.[1])
+}
+
 async function reports(kind: string): Promise<number> {
   const text = await (await fetch(`${cluster.url}/metrics`)).text()
   return Number(new RegExp(`eldr_tokens_total\\{kind="${kind}"\\} (\\d+)`).exec(text)?.[1])
@@ -224,11 +350,11 @@ function launch(...args: string[]) {
   })
 }
 
-async function experiment(...args: string[]): Promise<{ code: number | null; out: string }> {
+async function experiment(...args: string[]): Promise<{ code: number | null; out: string; err: string }> {
   const child = launch(...args)
-  let out = ''
+  let [out, err] = ['', '']
   child.stdout.on('data', (chunk: Buffer) => (out += chunk.toString()))
-  child.stderr.resume()
+  child.stderr.on('data', (chunk: Buffer) => (err += chunk.toString()))
   const [code] = (await once(child, 'close')) as [number | null]
-  return { code, out }
+  return { code, out, err }
 }

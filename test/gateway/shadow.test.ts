@@ -64,10 +64,10 @@ describe.each([
       ['union', 'deciding'],
       ['eldr', 'deciding'],
     ])
-    for (const { decisions, judged, experts, stepUs } of shadows) {
+    for (const { decisions, judged, experts, costUs } of shadows) {
       expect([decisions, judged]).toEqual([20, 20])
       expect(experts.inForce).toBeGreaterThanOrEqual(2) // top-2
-      expect(stepUs.inForce).toBeGreaterThan(0)
+      expect(costUs.inForce).toBeGreaterThan(0)
     }
     expect(shadows[0].agreed).toBe(20)
     expect(shadows[0].experts.shadow).toBe(shadows[0].experts.inForce)

@@ -27,7 +27,16 @@ let prefill: WorkerProcess
 let decodes: WorkerProcess[]
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'eldr-talk-'))
-  const worker = (role: string) => startWorkerProcess('--role', role, '--backend', 'tiny', '--blocks', '512')
+  const worker = (role: string) =>
+    startWorkerProcess(
+      '--role',
+      role,
+      '--backend',
+      'tiny',
+      '--blocks',
+      '512',
+      '--enable-prompt-tokens-details',
+    )
   prefill = await worker('prefill')
   decodes = await Promise.all(['decode', 'decode', 'decode'].map(worker))
 }, 120_000)
@@ -119,6 +128,15 @@ describe('conversations on embedded workers', () => {
     expect((await prefilled()) - prefilledBefore).toBe(3)
     expect(await talks(alone, emptyCaches)).toEqual(plain)
     await alone.stop()
+
+    // A worker that had to compute a whole prompt gets no more of them.
+    const wary = await gatewayWith({ enabled: true, skipPrefillBelowTokens: 16 })
+    const inAll = 12
+    const first = await prefilled()
+    expect(await talks(wary, emptyCaches)).toEqual(plain)
+    // Without the pause, only first turns and long ones were prefilled.
+    expect((await prefilled()) - first).toBeGreaterThanOrEqual(inAll - decodes.length)
+    await wary.stop()
     expect(await leftovers(...workers())).toEqual([])
   }, 240_000)
 

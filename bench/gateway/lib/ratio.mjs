@@ -24,17 +24,20 @@ function samplesOf(rounds, ratioOf) {
   return starts.map(wanted => meanOf(rounds.filter(({ start }) => start === wanted).map(ratioOf)))
 }
 
+/** Mean ratio of a figure over rounds, with its interval. */
+export const ratioOver = (rounds, { of }) =>
+  meanRatio(samplesOf(rounds, ({ eldr, before }) => of(eldr) / of(before)))
+
 export function ratioTable(rows, results) {
   const lines = rows.flatMap(row =>
     row.figures
       .filter(({ isCost, wall }) => isCost && !wall)
-      .map(({ name, of }) => {
+      .map(figure => {
         const rounds = results[row.name].filter(({ eldr, before }) => eldr && before)
-        const samples = samplesOf(rounds, ({ eldr, before }) => of(eldr) / of(before))
-        const { mean, low, high } = meanRatio(samples)
+        const { mean, low, high } = ratioOver(rounds, figure)
         return [
           row.title,
-          name,
+          figure.name,
           mean.toFixed(3),
           `${low.toFixed(3)} to ${high.toFixed(3)}`,
           String(rounds.length),

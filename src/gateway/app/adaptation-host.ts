@@ -37,6 +37,7 @@ export function adaptationHost(parts: HostParts): AdaptationHost {
         (sum, { inflight, inflightElsewhere }) => sum + inflight + inflightElsewhere,
         0,
       ),
+    isHeld: () => control.isHeld,
     async load(path, shownAs, assignment, hold) {
       const view = await control.load(path, shownAs, assignment)
       replicas?.loadedArtifact(view, path, { hold })

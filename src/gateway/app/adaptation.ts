@@ -37,6 +37,8 @@ export interface AdaptationHost {
   whyNoTarget(): string
   /** Requests on decode workers now, also those of other gateways. */
   running(): number
+  /** True while an experiment holds the routing: nothing can be loaded. */
+  isHeld(): boolean
   /** Loads an artifact here and on all replicas, with the hold that goes with it. Resolves with its hash. */
   load(
     path: string,

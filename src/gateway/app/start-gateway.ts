@@ -246,6 +246,7 @@ export async function startGateway(
     fit,
     pace,
     draining: () => handler.draining,
+    experiments,
     discovery,
     replicas,
     shadow,

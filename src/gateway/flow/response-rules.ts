@@ -7,6 +7,7 @@ import type { EngineAdapter } from '../engines/engine.ts'
 import { type ReplyHeaders, UpstreamFailure } from '../upstream/upstreams.ts'
 import { CleanedEvents } from './cleaned-events.ts'
 import { isCompressed, readWhole } from './whole-response.ts'
+import type { UsageReader } from '../json/usage-reader.ts'
 import { WholeEvents } from './whole-events.ts'
 
 /** Reads a stream chunk by chunk. */
@@ -47,8 +48,11 @@ export class GenerationRules implements ResponseRules {
   readonly #engine: EngineAdapter
   readonly #worker: WorkerSpec
   readonly #wantsStream: boolean
+  readonly #usage: UsageReader | undefined
 
-  constructor(engine: EngineAdapter, worker: WorkerSpec, wantsStream: boolean) {
+  /** `usage`: reads the usage of the response as it passes. */
+  constructor(engine: EngineAdapter, worker: WorkerSpec, wantsStream: boolean, usage?: UsageReader) {
+    this.#usage = usage
     this.#engine = engine
     this.#worker = worker
     this.#wantsStream = wantsStream
@@ -67,7 +71,14 @@ export class GenerationRules implements ResponseRules {
 
   streamEvents(): StreamEvents {
     const { event } = this.#engine.privateFields
-    return event.length === 0 ? new WholeEvents() : new CleanedEvents(event)
+    const events = event.length === 0 ? new WholeEvents() : new CleanedEvents(event)
+    if (this.#usage === undefined) return events
+    const [usage, push] = [this.#usage, events.push.bind(events)]
+    events.push = chunk => {
+      usage.push(chunk)
+      return push(chunk)
+    }
+    return events
   }
 
   readBody(status: number, headers: ReplyHeaders, body: Buffer): WholeBody | UpstreamFailure {
@@ -76,6 +87,7 @@ export class GenerationRules implements ResponseRules {
     const missingRank = this.#engine.missingRank(this.#worker, status, body)
     if (missingRank !== undefined) return new UpstreamFailure('status', missingRank)
     if (status !== 200 || isCompressed(headers)) return { body, tokens: 0 }
+    this.#usage?.push(body)
     return readWhole(body, this.#engine) ?? new UpstreamFailure('garbage', 'a response that is not JSON')
   }
 }

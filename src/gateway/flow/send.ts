@@ -11,10 +11,11 @@ import type { Generation } from './generate.ts'
 import { type LegEnd, type LegLimits, runLeg } from './leg.ts'
 import type { StopSignal } from '../upstream/upstreams.ts'
 import { GenerationRules, type ResponseRules } from './response-rules.ts'
+import { UsageReader } from '../json/usage-reader.ts'
 import { workerHeaders } from './worker-headers.ts'
 
 interface Sending {
-  readonly placement: Placement & Partial<Pick<DecodePlacement, 'policy'>>
+  readonly placement: Placement & Partial<Pick<DecodePlacement, 'policy' | 'conversation'>>
   /** 1 for the first attempt. */
   readonly number: number
   /** Undefined for a worker that prefills as well. */
@@ -40,7 +41,9 @@ export async function sendGeneration(
     policy: placement.policy,
     method: 'POST',
   })
-  const rules = new GenerationRules(ctx.engine, worker, request.stream)
+  // A turn that skips prefill relies on the worker's KV cache: whether it was there shows in the response.
+  const usage = placement.conversation === 'alone' ? new UsageReader() : undefined
+  const rules = new GenerationRules(ctx.engine, worker, request.stream, usage)
   // A worker that turns out to be lost is given up only while there is another attempt.
   const lost = number <= ctx.settings.retries.max ? ctx.lost.of(worker.id) : NEVER
   let end: LegEnd
@@ -55,7 +58,12 @@ export async function sendGeneration(
     throw error
   }
   if (end.kind === 'served' && end.status === 200)
-    placement.end('succeeded', { tokens: attempt.tokens, tokenUs: tokenUsOf(attempt) })
+    placement.end('succeeded', {
+      tokens: attempt.tokens,
+      tokenUs: tokenUsOf(attempt),
+      computedTokens: usage?.computedTokens,
+      firstTokenMs: request.stream ? attempt.firstByteMs - attempt.startedMs : undefined,
+    })
   else if (end.kind !== 'failed') placement.end('ignored')
   // A worker that has no room has not failed.
   else

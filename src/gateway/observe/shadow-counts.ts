@@ -1,12 +1,12 @@
 /**
- * What shadow policies would have decided: agreement with the policy in force, and the expected step after
- * either decision. Totals are for metrics; the view starts again when the routing changes, because counts of
- * different policies or artifacts cannot be compared.
+ * What shadow policies would have decided: agreement with the policy in force, and the expected experts and
+ * cost of either decision. Totals are for metrics; the view starts again when the routing changes, because
+ * counts of different policies or artifacts cannot be compared.
  */
 import type { PolicyName } from '../../policy/decode-policy.ts'
 import type { ShadowRow, ShadowState, ShadowView } from './insight/wire.ts'
 
-/** Sums over decisions. Experts and times are expected values after the decision. */
+/** Sums over decisions. Experts and costs are expected values (policy/step-judge.ts). */
 interface Tally {
   decisions: number
   agreed: number
@@ -121,7 +121,7 @@ export class ShadowCounts {
       agreed,
       judged,
       experts: mean(tally.shadowExperts, tally.inForceExperts),
-      stepUs: mean(tally.shadowUs, tally.inForceUs),
+      costUs: mean(tally.shadowUs, tally.inForceUs),
     }
   }
 

@@ -26,6 +26,10 @@ export interface SeenOfWorker {
   readonly tokenUs?: number
   /** Tokens of the response, which are in its KV cache. */
   readonly tokens?: number
+  /** Of a turn that skipped the remote prefill: tokens of its prompt that the worker computed. */
+  readonly computedTokens?: number | undefined
+  /** From the request to the first token of a stream. */
+  readonly firstTokenMs?: number | undefined
 }
 
 export interface DecodePlacement extends Placement {

@@ -1,6 +1,6 @@
 /** Picks the worker of each leg. A request counts as load there from the decision on. */
 import type { Dispatch, Registry } from '../../cluster/registry.ts'
-import type { Conversations, Turn } from '../../policy/conversations.ts'
+import type { Conversations, KeptTurn, Turn } from '../../policy/conversations.ts'
 import type { Unseen } from '../../policy/anticipate.ts'
 import type { DecodePolicy, RoutableRequest } from '../../policy/decode-policy.ts'
 import type { PrefillPolicy } from '../../policy/prefill-policy.ts'
@@ -45,8 +45,8 @@ interface Placing {
   readonly tokens: number
   readonly exclude: ReadonlySet<string>
   readonly turn: Turn | undefined
-  /** Only on the worker that has the KV cache of the conversation, which prefills the rest. */
-  readonly alone?: true
+  /** Only on the worker that has the KV cache of this turn's conversation, which prefills the rest. */
+  readonly alone?: KeptTurn
 }
 
 export class Router {
@@ -71,6 +71,7 @@ export class Router {
 
   /** Decisions follow this table from now on. Requests in flight stay where they are. */
   swap(table: RoutingTable): void {
+    if (table !== this.#table) this.#table.shadow?.replaced()
     this.#table = table
     this.#options.replicas?.policyChanged(table.policy)
     table.shadow?.started(table.policy.name)
@@ -156,7 +157,7 @@ export class Router {
     const signature = kept.signedBy === this.#signedBy ? request.signature : undefined
     const routable: RoutableRequest = { id, counts: request.counts, signature, holder }
     if (usesFallback(request)) useFallback(routable)
-    return this.#place({ id, reading: { routable }, tokens: turn.tokens, exclude, turn, alone: true })
+    return this.#place({ id, reading: { routable }, tokens: turn.tokens, exclude, turn, alone: kept })
   }
 
   #place({ id, reading, tokens, exclude, turn, alone }: Placing): DecidedPlacement | undefined {
@@ -206,8 +207,12 @@ export class Router {
         routable,
         seconds: (performance.now() - nowMs) / 1000,
       })
-      const left = (how: PlacementEnd, { tokens: generated = 0, tokenUs }: SeenOfWorker) => {
+      if (alone !== undefined) conversations?.skips(alone)
+      const left = (how: PlacementEnd, seen: SeenOfWorker) => {
+        const { tokens: generated = 0, tokenUs } = seen
         this.#live.leave(routable, tokenUs)
+        if (alone !== undefined && turn !== undefined)
+          conversations?.skipped(alone, turn, how === 'succeeded' ? seen : undefined)
         if (turn !== undefined && how === 'succeeded')
           conversations?.ended(turn, { worker: worker.id, request: routable, signedBy }, generated)
       }

@@ -122,6 +122,11 @@ export class RoutingControl {
     return this.#plan.policy
   }
 
+  /** True while changes are refused. */
+  get isHeld(): boolean {
+    return this.#held !== undefined
+  }
+
   get loaded(): LoadedArtifact | undefined {
     return this.#plan.loaded
   }
@@ -240,6 +245,8 @@ export class RoutingControl {
       const ready = this.#isDue(asRead)
         ? await this.#refit(asRead).catch((error: unknown) => this.#notRefitted(error, asRead))
         : asRead
+      // An experiment may have begun meanwhile.
+      this.#refuseIfHeld()
       // Policy and τ may have changed meanwhile: take those in force.
       this.#apply({ ...this.#plan, loaded: ready.loaded!, assignment: ready.assignment })
       await this.#options.artifactLoaded?.(path, shownAs)
@@ -251,7 +258,11 @@ export class RoutingControl {
   refit(clusters?: number): Promise<RoutingView> {
     return this.#enqueue(async () => {
       this.#refuseIfHeld()
-      return this.#refitNow(clusters)
+      const { loaded, assignment } = await this.#refit(this.#plan, clusters)
+      // An experiment may have begun meanwhile.
+      this.#refuseIfHeld()
+      this.#apply({ ...this.#plan, loaded, assignment })
+      return this.#publish('refit')
     })
   }
 

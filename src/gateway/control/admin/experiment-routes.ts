@@ -25,16 +25,17 @@ export function experimentRoutes({ experiments }: AdminParts): AdminRoute[] {
       method: 'PUT',
       path: '/eldr/experiment/{id}',
       async run({ exchange, proceed, id }) {
-        const fields = await readFields(exchange, proceed, ['policy', 'tau', 'washoutMs'])
+        const fields = await readFields(exchange, proceed, ['policy', 'tau', 'washoutMs', 'slot'])
         const policy = nameOf(fields, 'policy', POLICIES)
         const tau = tauOf(fields)
         const washoutMs = wholeOf(fields, 'washoutMs', 0, MAX_WASHOUT_MS) ?? 0
+        const slot = wholeOf(fields, 'slot', 1, Number.MAX_SAFE_INTEGER)
         if (policy === undefined && Object.keys(fields).length > 0)
           throw badRequest(
             'policy is missing: a slot needs one. To renew the lease, send no fields.',
             'policy',
           )
-        return { status: 200, body: experiments.continue(id, policy && { policy, tau, washoutMs }) }
+        return { status: 200, body: experiments.continue(id, policy && { policy, tau, washoutMs, slot }) }
       },
     },
     {

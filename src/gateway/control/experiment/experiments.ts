@@ -39,6 +39,8 @@ export interface NextSlot {
   readonly policy: PolicyName
   readonly tau?: number | undefined
   readonly washoutMs: number
+  /** Number of the slot. A repeated request for the current one does not start another. */
+  readonly slot?: number | undefined
 }
 
 interface Running {
@@ -50,6 +52,8 @@ interface Running {
   lease: NodeJS.Timeout
   slots: number
   slot: { readonly policy: PolicyName; readonly record: SlotRecord } | undefined
+  /** The slot before the current one. */
+  finished: FinishedSlot | undefined
 }
 
 export class Experiments {
@@ -89,6 +93,7 @@ export class Experiments {
       lease: this.#leaseFor(id, leaseMs),
       slots: 0,
       slot: undefined,
+      finished: undefined,
     }
     log.info({ experiment: id, policies, leaseMs }, 'experiment started')
     return this.view()
@@ -97,10 +102,19 @@ export class Experiments {
   /** Ends the current slot and starts the next one; without `next` it only renews the lease. */
   continue(id: string, next?: NextSlot): ExperimentView {
     const running = this.#withId(id)
+    const isRepeated = next?.slot !== undefined && next.slot === running.slots
+    if (next !== undefined && !isRepeated) this.#startSlot(running, next)
     clearTimeout(running.lease)
     running.lease = this.#leaseFor(id, running.leaseMs)
-    if (next === undefined) return this.view()
-    const { policy, tau = running.before.tau, washoutMs } = next
+    return next === undefined ? this.view() : { ...this.view(), finished: running.finished }
+  }
+
+  #startSlot(running: Running, { policy, tau = running.before.tau, washoutMs, slot }: NextSlot): void {
+    if (slot !== undefined && slot !== running.slots + 1)
+      throw new Refusal('ELDR_EXPERIMENT_REFUSED', {
+        words: `slot must be ${running.slots} or ${running.slots + 1}: the current slot or the next one.`,
+        param: 'slot',
+      })
     if (!running.policies.includes(policy))
       throw new Refusal('ELDR_EXPERIMENT_REFUSED', {
         words: `policy must be one of the experiment’s: ${running.policies.join(', ')}.`,
@@ -108,9 +122,9 @@ export class Experiments {
       })
     const finished = this.#finish(running)
     running.hold.setPolicy({ policy, tau })
+    running.finished = finished
     running.slots++
     running.slot = { policy, record: new SlotRecord(this.#nowMs(), washoutMs) }
-    return { ...this.view(), finished }
   }
 
   end(id: string, why = 'the client ended it'): ExperimentView {

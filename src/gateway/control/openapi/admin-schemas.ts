@@ -220,17 +220,17 @@ export const shadowView = schemaFor<ShadowView>()(
           agreed: count().describe('Decisions for the same worker as the policy in force.'),
           judged: count().describe('Decisions of requests whose experts could be predicted.'),
           experts: bothMeans().describe(
-            'Expected distinct experts per layer of a step after the decision: mean over the judged ones.',
+            'Expected distinct experts per layer of a step with the request: mean over the judged decisions. An emptier worker has fewer, so this alone does not say which policy is better.',
           ),
-          stepUs: bothMeans().describe(
-            'Expected step time after the decision, in microseconds of the cost of union: mean over the judged ones.',
+          costUs: bothMeans().describe(
+            'Expected cost of a step of the request, in microseconds of the cost of union: its time, and what the request adds to it for each of the other requests there. Mean over the judged decisions.',
           ),
         }),
       ),
     ),
   }),
 ).describe(
-  'Decisions of the shadow policies. Batches are those of the policy in force, so this understates what a policy does that makes its own.',
+  'Decisions of the shadow policies, each judged by what it adds to the batches that the policy in force has made. A policy that gathers similar requests (eldr, band) finds none gathered there and may look worse than it is; an experiment decides.',
 )
 
 const percentiles = () => z.strictObject({ p50: milliseconds().nullable(), p99: milliseconds().nullable() })
@@ -282,6 +282,11 @@ export const experimentSlot = z
       policy: spellings(POLICIES).describe('Policy of the next slot.'),
       tau: z.number().min(0).max(MAX_TAU).optional().describe('τ of the slot. Default: as before.'),
       washoutMs: z.int().min(0).max(MAX_WASHOUT_MS).optional().describe('Part of the slot not measured.'),
+      slot: z
+        .int()
+        .min(1)
+        .optional()
+        .describe('Number of the slot to start. A repeated request with the same number has no effect.'),
     }),
   ])
   .describe('The next slot. Empty: renew the lease only.')

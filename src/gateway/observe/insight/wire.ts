@@ -316,7 +316,8 @@ export interface ShadowRow {
   readonly judged: number
   /** Means over the judged decisions. Absent without any. */
   readonly experts?: { readonly shadow: number; readonly inForce: number }
-  readonly stepUs?: { readonly shadow: number; readonly inForce: number }
+  /** What a step of the request costs it and the others at its worker. */
+  readonly costUs?: { readonly shadow: number; readonly inForce: number }
 }
 
 /** `GET /eldr/shadow`: what shadow policies would have decided. */

@@ -29,7 +29,7 @@ export function addShadowGauges(metrics: Metrics, sources: () => ShadowSources):
   )
   metrics.readCounter(
     'eldr_shadow_experts_total',
-    'Expected distinct experts per layer of a step after the decision, at the worker of the shadow policy and at that of the policy in force',
+    'Expected distinct experts per layer of a step with the request, at the worker of the shadow policy and at that of the policy in force; an emptier worker has fewer',
     ['policy', 'in_force', 'at'],
     set => {
       for (const { policy, inForce, shadowExperts, inForceExperts } of sources().shadow.totals) {
@@ -39,8 +39,8 @@ export function addShadowGauges(metrics: Metrics, sources: () => ShadowSources):
     },
   )
   metrics.readCounter(
-    'eldr_shadow_step_seconds_total',
-    'Expected time of a step after the decision, by the cost of union, at the worker of the shadow policy and at that of the policy in force',
+    'eldr_shadow_cost_seconds_total',
+    'Expected cost of a step of the request: its time, and what the request adds to it for each of the other requests there, at the worker of the shadow policy and at that of the policy in force',
     ['policy', 'in_force', 'at'],
     set => {
       for (const { policy, inForce, shadowUs, inForceUs } of sources().shadow.totals) {

@@ -23,6 +23,7 @@ export interface GaugeSources
   readonly pace: Pick<Pace, 'recent'>
   /** True while the gateway shuts down. */
   draining(): boolean
+  readonly experiments: { view(): { readonly running: boolean } }
   /** Undefined without discovery. */
   readonly discovery?: {
     statuses(): readonly { readonly source: string; readonly up: boolean }[]
@@ -96,6 +97,11 @@ export function addGauges(metrics: Metrics, sources: () => GaugeSources): void {
     'eldr_ready',
     '1 if /ready returns 200: a worker of each leg accepts requests and the gateway is not shutting down; else 0',
     () => (!sources().draining() && ready('prefill') > 0 && ready('decode') > 0 ? 1 : 0),
+  )
+  single(
+    'eldr_experiment_running',
+    '1 while an experiment switches the policy and other changes of routing are refused; else 0',
+    () => (sources().experiments.view().running ? 1 : 0),
   )
   metrics.gauge(
     'eldr_worker_recent_seconds',

@@ -72,7 +72,7 @@ describe('a shadow policy', () => {
       const [row] = counts.view().shadows
       expect(row).toMatchObject({ policy: name, state: 'deciding', decisions: 60, agreed: 60, judged: 60 })
       expect(row!.experts!.shadow).toBe(row!.experts!.inForce)
-      expect(row!.stepUs!.shadow).toBe(row!.stepUs!.inForce)
+      expect(row!.costUs!.shadow).toBe(row!.costUs!.inForce)
     },
   )
 
@@ -226,5 +226,41 @@ describe('a shadow policy', () => {
     for (let n = 0; n < 10; n++) decideNext()
     expect(counts.view()).toMatchObject({ requests: 311, shadows: [{ decisions: 266, state: 'deciding' }] })
     expect(counts.errors.get('jsq')).toBe(0)
+  })
+
+  it('stops taking over when its table is replaced, and charges nothing more', async () => {
+    let nowMs = 0
+    let told = 0
+    const slow: PolicyDescriptor = {
+      name: 'jsq',
+      needs: [],
+      reasons: [],
+      herds: false,
+      create: () => ({
+        name: 'jsq',
+        pick: () => ({ worker: 0, reason: 'least' }),
+        dispatched() {
+          told++
+          // A turn of the event loop lasts 1 ms.
+          for (const untilMs = performance.now() + 2; performance.now() < untilMs;);
+        },
+      }),
+    }
+    const own = new CpuBudget({ share: 0.1, nowMs: () => nowMs })
+    own.charge(() => (nowMs += 200))
+    const counts = new ShadowCounts(['jsq'])
+    const inForce = DECODE_POLICIES.find(({ name }) => name === 'round_robin')!
+    const table = tableWith(inForce, { policies: [slow], counts, budget: own })
+    const live = new LiveRequests(table)
+    table.shadow!.started('round_robin')
+    const load = [0, 0, 0]
+    for (let n = 0; n < 20; n++) decide(table, live, load, requestOf(n))
+    nowMs += 5_000
+    decide(table, live, load, requestOf(20))
+    const before = told
+    expect(before).toBeLessThan(20)
+    table.shadow!.replaced()
+    for (let turn = 0; turn < 5; turn++) await new Promise(setImmediate)
+    expect(told).toBe(before)
   })
 })

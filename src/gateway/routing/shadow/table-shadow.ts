@@ -48,6 +48,7 @@ export class TableShadow {
   /** Requests in flight that they do not know yet. Undefined once they know all. */
   #unknown: Map<RoutableRequest, number> | undefined
   #decisions = 0
+  #replaced = false
 
   constructor(options: ShadowOptions, table: TablePolicyOptions, shape: Shape | undefined) {
     this.#options = options
@@ -66,9 +67,17 @@ export class TableShadow {
     if (!budget.isSpent) this.#begin()
   }
 
+  /** Another table is in force: nothing more is charged for this one. */
+  replaced(): void {
+    this.#replaced = true
+    this.#unknown = undefined
+    this.#rest()
+  }
+
   /** Call before `dispatched`. */
   decided(decided: DecisionInForce): void {
     const { counts, budget } = this.#options
+    if (this.#replaced) return
     counts.requests++
     if (this.#set === undefined) {
       if (budget.isRested) this.#takeOver(decided.inFlight())
@@ -110,6 +119,7 @@ export class TableShadow {
   }
 
   #continueTakingOver(): void {
+    if (this.#replaced) return
     const untilMs = performance.now() + TURN_MS
     for (const [request, worker] of this.#unknown!) {
       this.#unknown!.delete(request)

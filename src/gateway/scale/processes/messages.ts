@@ -33,7 +33,7 @@ export const ASK = {
   decode: 18,
   /** The same, on the worker that holds the KV cache of a conversation. */
   holder: 25,
-  /** End of a ticket, the tokens of its response and the mean time between them. */
+  /** End of a ticket, and what it says about its worker. */
   ended: 19,
   passiveFailure: 20,
   sawEngine: 21,

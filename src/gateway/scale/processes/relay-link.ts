@@ -234,8 +234,12 @@ export class RelayLink {
     else if (kind === TELL.dispatch || kind === TELL.place) this.#tellEnded(id, 'ignored')
   }
 
-  #tellEnded(id: number, how: TicketEnd, { tokens = 0, tokenUs }: SeenOfWorker = {}): void {
-    this.tell(ASK.ended, id, to => writeMaybe(to.byte(ENDS.indexOf(how)).number(tokens), tokenUs))
+  #tellEnded(id: number, how: TicketEnd, seen: SeenOfWorker = {}): void {
+    const { tokens = 0, tokenUs, computedTokens, firstTokenMs } = seen
+    this.tell(ASK.ended, id, to => {
+      to.byte(ENDS.indexOf(how)).number(tokens)
+      for (const value of [tokenUs, computedTokens, firstTokenMs]) writeMaybe(to, value)
+    })
   }
 
   #report(id: number, what: 'metrics' | 'request', about: string): void {

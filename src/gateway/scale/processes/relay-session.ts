@@ -119,6 +119,8 @@ export class RelaySession {
       return this.#tickets.end(id, ENDS[frame.byte()] ?? 'ignored', {
         tokens: frame.number(),
         tokenUs: readMaybe(frame),
+        computedTokens: readMaybe(frame),
+        firstTokenMs: readMaybe(frame),
       })
     if (kind === ASK.pace)
       return this.#parts.pace[PACES[frame.byte()] ?? 'onWorker'](frame.text(), frame.number())
