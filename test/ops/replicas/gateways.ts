@@ -6,8 +6,8 @@ import { pino } from 'pino'
 import { readSamples } from '../../../src/cluster/metrics-text.ts'
 import { fileSchema } from '../../../src/gateway/config/schema/schema.ts'
 import { settle } from '../../../src/gateway/config/settle.ts'
-import { type Gateway, startGateway } from '../../../src/gateway/app/start-gateway.ts'
-import { type FakeWorker, startFakeWorker } from '../../fake-worker/index.ts'
+import { type Gateway, type GatewayOptions, startGateway } from '../../../src/gateway/app/start-gateway.ts'
+import { type FakeWorker, type FakeWorkerOptions, startFakeWorker } from '../../fake-worker/index.ts'
 import { SHAPE } from '../../gateway/cluster.ts'
 
 export const LEASE_MS = 600
@@ -28,20 +28,24 @@ export interface Replica {
 export interface Stage {
   readonly prefill: FakeWorker
   readonly decodes: readonly FakeWorker[]
-  replica(url: string, more?: Record<string, object>): Promise<Replica>
+  replica(url: string, more?: Record<string, object>, options?: GatewayOptions): Promise<Replica>
   close(): Promise<void>
 }
 
-export async function startStage(decodes = 2): Promise<Stage> {
-  const prefill = await startFakeWorker({ role: 'prefill', counts: SHAPE })
+/** `counts`: what prefill sends with its hand-offs. `gapMs`: between tokens. */
+export async function startStage(
+  decodes = 2,
+  { counts = SHAPE, gapMs }: Pick<FakeWorkerOptions, 'counts' | 'gapMs'> = {},
+): Promise<Stage> {
+  const prefill = await startFakeWorker({ role: 'prefill', counts })
   const started = await Promise.all(
-    Array.from({ length: decodes }, () => startFakeWorker({ role: 'decode', prefills: [prefill] })),
+    Array.from({ length: decodes }, () => startFakeWorker({ role: 'decode', prefills: [prefill], gapMs })),
   )
   const running: Gateway[] = []
   return {
     prefill,
     decodes: started,
-    async replica(url, more = {}) {
+    async replica(url, more = {}, options = {}) {
       const lines: Record<string, unknown>[] = []
       const log = pino(
         { base: null, timestamp: false },
@@ -56,7 +60,7 @@ export async function startStage(decodes = 2): Promise<Stage> {
         ...more,
         replicas: { url, leaseMs: LEASE_MS, timeoutMs: 400, retryMs: 20, ...more['replicas'] },
       }
-      const gateway = await startGateway(settle(fileSchema.parse(form)), log)
+      const gateway = await startGateway(settle(fileSchema.parse(form)), log, options)
       running.push(gateway)
       const { registry } = gateway.context
       const views = () => registry.views(performance.now())
