@@ -32,11 +32,14 @@ export interface Stage {
   close(): Promise<void>
 }
 
-/** `counts`: what prefill sends with its hand-offs. */
-export async function startStage(decodes = 2, counts: FakeWorkerOptions['counts'] = SHAPE): Promise<Stage> {
+/** `counts`: what prefill sends with its hand-offs. `gapMs`: between tokens. */
+export async function startStage(
+  decodes = 2,
+  { counts = SHAPE, gapMs }: Pick<FakeWorkerOptions, 'counts' | 'gapMs'> = {},
+): Promise<Stage> {
   const prefill = await startFakeWorker({ role: 'prefill', counts })
   const started = await Promise.all(
-    Array.from({ length: decodes }, () => startFakeWorker({ role: 'decode', prefills: [prefill] })),
+    Array.from({ length: decodes }, () => startFakeWorker({ role: 'decode', prefills: [prefill], gapMs })),
   )
   const running: Gateway[] = []
   return {
