@@ -37,7 +37,9 @@ async function run({ settings, folder, relay: number, id }: RelayStart, inbox: I
   }
   inbox.listen((message, socket) => {
     if (message.kind === 'stop') void stop()
-    else if (message.kind === 'left') void relay.leave().then(stop)
+    else if (message.kind === 'left') void relay.leave(message.graceMs).then(stop)
+    else if (message.kind === 'move')
+      void relay.moveTo(message.owner).then(() => tellSupervisor({ kind: 'done', step: 'move' }))
     else if (message.kind === 'connection') {
       tellSupervisor({ kind: 'taken', connection: message.connection })
       if (socket !== undefined) relay.accept(socket) // undefined if the client has disconnected
