@@ -34,7 +34,7 @@ export function steadyLoad(url: string, { perSecond, ca }: LoadOptions): SteadyL
     // Two of three reuse connections.
     const agent = ++sent % 3 === 0 ? false : kept
     try {
-      const ended = await post(isSecure, url, { agent, ca })
+      const ended = await streamOnce(url, { agent, ca })
       if (ended === '') load.done++
       else failures.push(ended)
     } catch (error) {
@@ -63,17 +63,16 @@ export function steadyLoad(url: string, { perSecond, ca }: LoadOptions): SteadyL
 }
 
 /** Empty if the stream is complete, otherwise what came instead. */
-function post(
-  isSecure: boolean,
+export function streamOnce(
   url: string,
-  { agent, ca }: { readonly agent: Agent | TlsAgent | false; readonly ca?: Buffer },
+  { agent = false, ca }: { readonly agent?: Agent | TlsAgent | false; readonly ca?: Buffer } = {},
 ): Promise<string> {
   const body = JSON.stringify({ prompt: 'Once', stream: true, max_tokens: 3 })
   const headers = { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) }
   const options = { method: 'POST', agent, headers, ...(ca !== undefined && { ca }) }
   return new Promise((resolve, reject) => {
     const to = new URL('/v1/completions', url)
-    const sent = isSecure ? httpsRequest(to, options) : httpRequest(to, options)
+    const sent = url.startsWith('https:') ? httpsRequest(to, options) : httpRequest(to, options)
     sent.once('error', reject)
     sent.once('response', response => {
       let text = ''

@@ -5,7 +5,8 @@ import { afterEach, describe, expect, it } from 'vitest'
 import { readSamples, sumByName } from '../../src/cluster/metrics-text.ts'
 import { eventsOf } from '../gateway/cluster.ts'
 import { ended, type ProcessCluster, runs, startProcessCluster } from '../gateway/process-cluster.ts'
-import { steadyLoad } from '../gateway/steady-load.ts'
+import { eldrReplace } from '../gateway/replace-command.ts'
+import { steadyLoad, streamOnce } from '../gateway/steady-load.ts'
 import { HAS_OPENSSL, makeCertificates } from '../gateway/tls-files.ts'
 import { killAll, polled } from '../worker/processes.ts'
 
@@ -179,12 +180,7 @@ it.runIf(HAS_OPENSSL)('serves a renewed certificate, and breaks no TLS connectio
         socket.destroy()
       }).once('error', reject)
     })
-  const ready = async (url: string) => {
-    const load = steadyLoad(url, { perSecond: 20, ca })
-    await new Promise(resolve => setTimeout(resolve, 200))
-    const { sent, failures } = await load.stop()
-    return sent > 0 && failures.length === 0
-  }
+  const ready = async (url: string) => (await streamOnce(url, { ca })) === ''
   const here = await start({ processes: 1, ready, config: { server: { tls: pairs.old } } })
   expect(await nameAt(here.url)).toBe('old')
   const load = steadyLoad(here.url, { perSecond: 50, ca })
@@ -194,7 +190,6 @@ it.runIf(HAS_OPENSSL)('serves a renewed certificate, and breaks no TLS connectio
     'load',
   )
   here.configure({ server: { port: 0, processes: 1, tls: pairs.renewed } })
-  const { eldrReplace } = await import('../gateway/replace-command.ts')
   expect(await eldrReplace(here)).toMatchObject({ code: 0 })
   const done = load.done
   await polled(

@@ -52,8 +52,8 @@ export interface Relay {
   leave(graceMs: number): Promise<void>
   /** Continues with another owner. Resolves when that knows the requests of this relay. */
   moveTo(owner: string): Promise<void>
-  /** Ends within the grace period. */
-  stop(): Promise<void>
+  /** Ends within the grace period (default: that of a shutdown). */
+  stop(graceMs?: number): Promise<void>
   /** Ends all requests now with an error. Resolves when clients have it. */
   fail(): Promise<void>
 }
@@ -136,8 +136,8 @@ export async function startRelay(settings: Settings, log: Log, options: RelayOpt
   /** Node does not count connections that it has not accepted itself. */
   const connections = new Set<Socket>()
   let noneLeft = () => {}
-  async function end(): Promise<void> {
-    await drained(handler, server, settings.server.shutdownGraceMs)
+  async function end(graceMs = settings.server.shutdownGraceMs): Promise<void> {
+    await drained(handler, server, graceMs)
     // The final report, so that the owner keeps its counts.
     link.tell(
       ASK.report,

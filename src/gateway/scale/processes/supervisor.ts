@@ -43,7 +43,7 @@ export async function startProcesses(
   const { relays: old = [], lastRelay = 0 } = takesOver?.handed ?? {}
   let draining = false
   /** The port of the metrics is free for the owner. */
-  let metricsOpen = false
+  let metricsOpen = takesOver === undefined
   const relays: Member[] = []
   /** Of the relays' processes. */
   const ids: number[] = []
@@ -65,7 +65,7 @@ export async function startProcesses(
         saved,
         relays: running,
         old,
-        takesOver: takesOver !== undefined && !metricsOpen,
+        takesOver: !metricsOpen,
         adaptation: adaptation?.href,
       }
       child.send(start)
@@ -158,11 +158,13 @@ export async function startProcesses(
         return { handed, listener: handleOf(server) }
       },
       async declareTo({ path, protocol }) {
+        metricsOpen = false
         await owner.ask('declare', { kind: 'declare' })
         if (protocol === PROTOCOL) await moveTo(path)
         else log.warn('the new version does not count the requests that run in this one')
       },
       takeBack() {
+        metricsOpen = true
         owner.tell({ kind: 'takeBack' })
         void moveTo(ownerPath(folder))
       },

@@ -29,8 +29,6 @@ export interface TakesOver {
 }
 
 export class SuccessorSide {
-  /** Called when the parent, the first process, is gone. */
-  orphaned: () => void = () => process.exit(1)
   readonly #waiting = new Map<ToSuccessor['kind'], (message: never, handle?: ListenHandle) => void>()
   #gateway: Replaceable | undefined
   readonly #calls = new Map<number, (outcome: ThreadResult) => void>()
@@ -50,7 +48,7 @@ export class SuccessorSide {
       if (waiting !== undefined) waiting(message as never, handle as ListenHandle | undefined)
       else void this.#take(message)
     })
-    process.on('disconnect', () => this.orphaned())
+    process.on('disconnect', () => process.exit(1)) // the first process is gone
   }
 
   /** The configuration is valid: gets the state of the process before. */
