@@ -112,6 +112,18 @@ export const ERRORS = {
     text: 'Cannot listen on the address',
     todo: 'Choose another port or host, or stop the process that uses it.',
   },
+  ELDR_REPLACE_FAILED: {
+    text: 'The gateway was not replaced and continues to serve',
+    todo: 'Fix what kept the new process from starting; its output is in the log of the gateway.',
+  },
+  ELDR_REPLACE_RUNNING: {
+    text: 'The gateway is already being replaced',
+    todo: 'Wait until that has ended, then try again.',
+  },
+  ELDR_REPLACE_NONE: {
+    text: 'There is no gateway to replace',
+    todo: 'Start one without --replace, or use the user, host, port and TMPDIR of the one that runs.',
+  },
   ELDR_CLUSTER_FAILED: {
     text: 'The embedded cluster is not running',
     todo: 'Read the output of its processes; `--verbose` shows all of it.',

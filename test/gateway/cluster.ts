@@ -6,7 +6,7 @@ import { settle } from '../../src/gateway/config/settle.ts'
 import type { EngineAdapter } from '../../src/gateway/engines/engine.ts'
 import type { RequestObserver } from '../../src/gateway/observe/request-observer.ts'
 import { createLog } from '../../src/gateway/observe/log/log.ts'
-import { type Gateway, startGateway } from '../../src/gateway/app/start-gateway.ts'
+import { type Gateway, type GatewayOptions, startGateway } from '../../src/gateway/app/start-gateway.ts'
 import type { ProcessCluster } from './process-cluster.ts'
 import { type FakeWorker, type FakeWorkerOptions, startFakeWorker } from '../fake-worker/index.ts'
 import { eventually } from './watching.ts'
@@ -22,6 +22,8 @@ export interface ClusterOptions {
   readonly observers?: readonly RequestObserver[]
   /** Live recalibration (default: none). */
   readonly createAdaptation?: CreateAdaptation
+  /** Starts a successor, for the admin API (default: none). */
+  readonly replace?: GatewayOptions['replace']
   /** Parts of the configuration file. */
   readonly config?: { readonly [section in keyof Settings]?: Record<string, unknown> }
 }
@@ -75,8 +77,8 @@ export async function startCluster(options: ClusterOptions = {}): Promise<Cluste
     }),
   )
   const log = createLog({ logLevel: 'silent', logFormat: 'json' })
-  const { engine, observers, createAdaptation } = options
-  const gateway = await startGateway(settings, log, { engine, observers, createAdaptation })
+  const { engine, observers, createAdaptation, replace } = options
+  const gateway = await startGateway(settings, log, { engine, observers, createAdaptation, replace })
   const { registry } = gateway.context
   const ready = () =>
     registry.candidates('prefill', performance.now()).length >= prefills.length &&

@@ -68,6 +68,7 @@ beforeAll(async () => {
   cluster = await startCluster({
     prefill: 1,
     createAdaptation,
+    replace: async () => ({ pid: 4711, version: '0.1.0' }),
     config: {
       server: { adminToken: TOKEN, apiKeys: [KEY] },
       routing: { artifact },
@@ -89,6 +90,9 @@ const all = (
 ) => contract.operations.filter(wanted)
 /** Operations that document this status. */
 const ending = (status: number) => all(({ operation }) => String(status) in operation.responses)
+
+/** A change without a body. */
+const UNREAD = 'DELETE /eldr/experiment/{id}'
 
 describe('every operation', () => {
   it('gets 400, 417 or 431 if the request head is invalid', async () => {
@@ -257,6 +261,8 @@ describe('successful requests', () => {
     expect((await ask('GET', '/eldr/log-level', 200)).body).toContain('"leftMs"')
     await ask('PUT', '/eldr/log-level', 400, { body: { level: 'loud' } })
     await ask('PUT', '/eldr/log-level', 200, { body: { level: 'silent' } })
+    expect((await ask('POST', '/eldr/replace', 200)).body).toContain('4711')
+    await ask('POST', '/eldr/replace', 400, { body: { pid: 1 } })
   })
 })
 
@@ -391,9 +397,16 @@ describe('errors', () => {
       })
       await ask('GET', '/ready', 503)
       for (const asked of FROM_WORKERS()) await ask(asked.method, asked.path, 503, wishFor(asked))
+      // Changes are held back while a successor starts.
+      await slow.gateway.changes.freeze()
+      await ask('DELETE', '/eldr/experiment/{id}', 503, { as: '/eldr/experiment/any' })
+      slow.gateway.changes.thaw()
       // Bodies that never come: the grace period ends before them.
-      const reading = ending(503).filter(({ path }) => path.startsWith('/eldr/') && !STREAMS.includes(path))
-      expect(reading.length).toBe(12)
+      const reading = ending(503).filter(
+        ({ method, path }) =>
+          path.startsWith('/eldr/') && !STREAMS.includes(path) && `${method} ${path}` !== UNREAD,
+      )
+      expect(reading.length).toBe(13)
       const waiting = reading.map(asked => ({
         asked,
         client: new RawClient(slow.url).send(head(asked, 'Expect: 100-continue\r\nContent-Length: 10\r\n')),

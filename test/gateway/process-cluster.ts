@@ -13,6 +13,10 @@ import { gate } from './watching.ts'
 export interface ProcessCluster {
   readonly url: string
   readonly process: RunningProcess
+  /** The configuration file. */
+  readonly file: string
+  /** Writes the configuration file again, with these parts in place of those of the same name. */
+  configure(parts: Record<string, unknown>): void
   readonly prefills: readonly FakeWorker[]
   readonly decodes: readonly FakeWorker[]
   post(path: string, body: unknown, init?: RequestInit): Promise<Response>
@@ -92,6 +96,8 @@ export async function startProcessCluster(options: ProcessOptions = {}): Promise
   return {
     url,
     process: gateway,
+    file,
+    configure: parts => writeFileSync(file, JSON.stringify({ ...settings, ...parts })),
     prefills,
     decodes,
     post: (path, body, init) =>

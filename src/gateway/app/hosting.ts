@@ -1,19 +1,24 @@
-/** Hooks of a gateway that decides for other processes, which serve the requests (`scale/processes/`). */
+/** Hooks of a gateway that decides for other processes, or continues the work of another one. */
 import type { IncomingMessage } from 'node:http'
 import type { Registry } from '../../cluster/registry.ts'
 import type { RequestLookup } from '../control/admin/admin-context.ts'
 import type { SourceMemory, SourceName } from '../discovery/source.ts'
 import type { RoutingChange } from '../routing/routing-control.ts'
 
+/** Of a gateway that serves the requests of other processes (`scale/processes/`). */
 export interface Hosting {
   /** Socket path to listen on, in place of the configured address. */
   readonly path: string
   /** Called with every request before it is handled. */
   arriving(request: IncomingMessage): void
-  /** In place of the configured workers. */
-  readonly addWorkers?: (registry: Registry) => void
   /** Requests that other processes serve. */
   readonly elsewhere: RequestLookup
+}
+
+/** State that outlives the process. */
+export interface Continuity {
+  /** In place of the configured workers. */
+  readonly addWorkers?: (registry: Registry) => void
   /** Called after every artifact load while the gateway runs. */
   artifactLoaded(path: string, shownAs: string): Promise<void>
   /** Name of the configured artifact for people, if its file is a copy. */

@@ -5,10 +5,10 @@ import { resolve } from 'node:path'
 import type { SeenRequest } from '../control/admin/admin-context.ts'
 import { setClientAddress } from '../http/auth.ts'
 import { createLog } from '../observe/log/log.ts'
-import type { LogLevelControl } from '../observe/log/log-level.ts'
 import { closeLog } from '../observe/log/log-output.ts'
 import type { AdaptationModule, CreateAdaptation } from './adaptation.ts'
 import type { Hosting } from './hosting.ts'
+import { KeptState } from './kept-state.ts'
 import { type Gateway, startGateway } from './start-gateway.ts'
 import {
   type Inbox,
@@ -20,19 +20,10 @@ import {
 } from '../scale/processes/supervisor-messages.ts'
 import { MergedMetrics, type MetricsJson, ownPart } from '../scale/processes/merged-metrics.ts'
 import { TELL } from '../scale/processes/messages.ts'
-import { KeptArtifact } from '../scale/processes/kept-artifact.ts'
 import { FROM_HEADER } from '../scale/processes/owner-pages.ts'
 import { OwnerServer } from '../scale/processes/owner-server.ts'
-import {
-  addSaved,
-  levelOf,
-  DiscoveryMemory,
-  restoreLevel,
-  routingOf,
-  type SavedState,
-  savedWorkers,
-  settingsWith,
-} from '../scale/processes/saved-state.ts'
+import type { SavedState } from '../scale/processes/saved-state.ts'
+import { ReplaceSteps } from './replace-steps.ts'
 
 /** Timeout of a report from a relay. */
 const REPORT_MS = 1_000
@@ -46,19 +37,19 @@ const DECLARE_MS = 1_500
 for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGUSR2'] as const) process.on(signal, () => {})
 
 async function run(start: OwnerStart, inbox: Inbox): Promise<void> {
-  const { settings: given, folder, saved, relays, adaptation } = start
+  const { settings: given, folder, saved, relays, old, takesOver, adaptation } = start
   process.prependListener('disconnect', () => rmSync(folder, { recursive: true, force: true }))
   const save = (part: SavedState) => tellSupervisor({ kind: 'saved', saved: part })
   const { tls: _, ...server } = given.server
   const { endpoint: __, ...traces } = given.observe.traces
-  const settings = settingsWith({ ...given, server, observe: { ...given.observe, traces } }, saved)
-  const log = createLog(settings.observe).child({ process: 'owner' })
+  const log = createLog(given.observe).child({ process: 'owner' })
+  const state = new KeptState(
+    { ...given, server, observe: { ...given.observe, traces } },
+    { saved, folder: () => folder, log, save, levelChanged: () => owner?.levelChanged() },
+  )
   const merged = new MergedMetrics(saved.kept, saved.seen)
   if (saved.own !== undefined) await merged.keep(saved.own)
   for (const path of [pagesPath(folder), ownerPath(folder)]) rmSync(path, { force: true })
-
-  const discoveryMemory = new DiscoveryMemory(saved.discovery)
-  const kept = new KeptArtifact(folder, saved.artifact?.path, log, artifact => save({ artifact }))
 
   /** Reports of all relays, in any order, without relays that time out or disconnect meanwhile. */
   const askAll = async <T>(kind: number, about: string): Promise<{ relay: number; report: T }[]> => {
@@ -80,30 +71,25 @@ async function run(start: OwnerStart, inbox: Inbox): Promise<void> {
       const from = request.headers[FROM_HEADER]
       setClientAddress(request, typeof from === 'string' ? from : '')
     },
-    addWorkers: saved.workers && (registry => addSaved(registry, saved)),
     elsewhere: {
       request: async id => (await askAll<SeenRequest>(TELL.request, id)).map(({ report }) => report),
     },
-    artifactLoaded: (path, shownAs) => kept.loaded(resolve(path), shownAs),
-    artifactShownAs: saved.artifact?.shownAs,
-    memoryOf: source => discoveryMemory.of(source),
-    levelChanged() {
-      owner?.levelChanged()
-      if (level !== undefined) save(levelOf(level.view()))
-    },
-    routingChanged: change => save(routingOf(change)),
   }
   // Undefined while the gateway starts: there are no relays to notify yet.
   let owner: OwnerServer | undefined
-  let level: LogLevelControl | undefined
   const createAdaptation = await adaptationIn(adaptation)
-  const gateway: Gateway = await startGateway(settings, log, { hosting, createAdaptation })
+  const steps = new ReplaceSteps()
+  const gateway: Gateway = await startGateway(state.settings, log, {
+    hosting,
+    continuity: state.continuity,
+    createAdaptation,
+    replace: steps.replace,
+    takeOver: takesOver ? async () => undefined : undefined,
+  })
   const { registry, router, budget, health, restarts, insight, metrics, logLevel } = gateway.context
-  level = logLevel
   const { artifact: first } = given.routing
-  if (saved.artifact === undefined && first !== undefined) await kept.loaded(resolve(first), first)
-  if (saved.clusters !== undefined) void gateway.control.restoreClusters(saved.clusters)
-  if (saved.logLevel !== undefined) restoreLevel(logLevel, saved.logLevel)
+  if (saved.artifact === undefined && first !== undefined) await state.artifacts.loaded(resolve(first), first)
+  await state.restore(gateway)
   const relayServer = (owner = new OwnerServer(
     {
       placement: gateway.placement,
@@ -139,12 +125,11 @@ async function run(start: OwnerStart, inbox: Inbox): Promise<void> {
   const saving = setInterval(() => void saveCounts(), METRICS_INTERVAL_MS)
   registry.subscribe(({ kind, worker }) => {
     if (kind === 'forgotten') void merged.forgetWorker(worker.id)
-    if (!kind.startsWith('breaker_')) save({ ...savedWorkers(registry), ...discoveryMemory.saved })
   })
   // Relays that died with the last owner, or while there was none.
   for (const relay of Object.keys(merged.seen).map(Number))
-    if (!relays.includes(relay)) await merged.gone(relay)
-  save({ ...savedWorkers(registry), ...discoveryMemory.saved, kept: merged.kept, seen: merged.seen, own: [] })
+    if (!relays.includes(relay) && !old.includes(relay)) await merged.gone(relay)
+  save({ kept: merged.kept, seen: merged.seen, own: [] })
 
   const listener = createServer(socket => relayServer.connected(socket))
   await new Promise<void>((listening, failed) =>
@@ -157,6 +142,7 @@ async function run(start: OwnerStart, inbox: Inbox): Promise<void> {
     } else if (message.kind === 'drain') gateway.drain()
     else if (message.kind === 'toggleDebug') logLevel.toggleDebug()
     else if (message.kind === 'stop') void stop()
+    else steps.take(message, gateway)
   })
   async function stop(): Promise<void> {
     clearInterval(saving)

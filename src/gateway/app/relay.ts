@@ -28,16 +28,18 @@ async function run({ settings, folder, relay: number, id }: RelayStart, inbox: I
     own: relayPath(folder, number),
   })
   let stopping = false
-  const stop = async () => {
+  const stop = async (graceMs?: number) => {
     if (stopping) return
     stopping = true
-    await relay.stop()
+    await relay.stop(graceMs)
     await closeLog()
     process.exit(0)
   }
   inbox.listen((message, socket) => {
     if (message.kind === 'stop') void stop()
-    else if (message.kind === 'left') void relay.leave().then(stop)
+    else if (message.kind === 'left') void relay.leave(message.graceMs).then(() => stop(0))
+    else if (message.kind === 'move')
+      void relay.moveTo(message.owner).then(() => tellSupervisor({ kind: 'done', step: 'move' }))
     else if (message.kind === 'connection') {
       tellSupervisor({ kind: 'taken', connection: message.connection })
       if (socket !== undefined) relay.accept(socket) // undefined if the client has disconnected

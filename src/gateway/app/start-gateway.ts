@@ -1,16 +1,16 @@
 /** Builds a gateway from its settings, and shuts its parts down in reverse order. */
-import type { Server } from 'node:http'
 import { Registry } from '../../cluster/registry.ts'
 import { LoadTracker } from '../../cluster/tickets.ts'
 import { Admin } from '../control/admin/admin.ts'
 import { Events } from '../observe/events.ts'
 import { addGauges } from '../observe/metrics/gauges.ts'
 import { LoopDelay } from '../observe/metrics/loop-delay.ts'
-import { createMetricsListener } from '../control/admin/metrics-listener.ts'
 import { Admission } from '../http/admission.ts'
 import type { Settings } from '../config/settings.ts'
 import { Experiments } from '../control/experiment/experiments.ts'
 import type { AdminContext } from '../control/admin/admin-context.ts'
+import { seenHere } from '../control/admin/look-routes.ts'
+import type { Replaced } from '../control/admin/replace-routes.ts'
 import type { FlowContext } from '../flow/context.ts'
 import { drained } from '../flow/drain.ts'
 import { Insight } from '../observe/insight/insight.ts'
@@ -26,9 +26,11 @@ import { readyDiscovery } from '../control/discovery/discovery.ts'
 import type { EngineAdapter } from '../engines/engine.ts'
 import { loadEngine } from '../engines/engine-table.ts'
 import { Handler } from '../flow/handle.ts'
-import type { Hosting } from './hosting.ts'
+import type { Continuity, Hosting } from './hosting.ts'
+import { Leaving } from './leave.ts'
+import { MetricsPort } from './metrics-port.ts'
 import { ClientConnections } from '../http/client-connections.ts'
-import { createListener, listen } from '../http/listen.ts'
+import { createListener, handleOf, listen, type ListenHandle } from '../http/listen.ts'
 import { createLog, type Log, RateLimitedLog } from '../observe/log/log.ts'
 import { LogLevelControl } from '../observe/log/log-level.ts'
 import { LostWorkers } from '../routing/lost-workers.ts'
@@ -38,6 +40,8 @@ import { type Adaptation, type CreateAdaptation } from './adaptation.ts'
 import { adaptationHost } from './adaptation-host.ts'
 import { DecodeReports } from './decode-reports.ts'
 import { localPlacementClient, type LocalPlacementClient } from '../routing/placement-client.ts'
+import type { OwnerParts } from '../scale/processes/owner-server.ts'
+import { OwnShare } from '../scale/replace/own-share.ts'
 import { readyReplicas } from '../scale/replicas/start-replicas.ts'
 import { RetryBudget } from '../routing/retry-budget.ts'
 import type { Router } from '../routing/router.ts'
@@ -63,6 +67,15 @@ export interface GatewayContext extends FlowContext, AdminContext {
 export interface GatewayOptions {
   /** Set if other processes serve the requests, and this one decides for them. */
   readonly hosting?: Hosting
+  /** Set if state of this process outlives it. */
+  readonly continuity?: Continuity
+  /**
+   * Set if this process replaces another one. Called when everything but the ports is open. Resolves with the
+   * socket to listen on (default: the configured address).
+   */
+  readonly takeOver?: (parts: OwnerParts) => Promise<ListenHandle | undefined>
+  /** Starts a successor, for the admin API. */
+  readonly replace?: () => Promise<Replaced>
   /** In place of the configured engine. */
   readonly engine?: EngineAdapter
   /** Live recalibration, if `adapt.mode` is not off (default: none). */
@@ -81,6 +94,17 @@ export interface Gateway {
   readonly placement: LocalPlacementClient
   /** Routes of the admin API. */
   readonly routes: Admin['routes']
+  /** The socket that it listens on. */
+  readonly listener: ListenHandle
+  readonly metricsPort: MetricsPort
+  /** Holds admin changes back, or lets them through again. */
+  readonly changes: Admin['changes']
+  /** Requests of this process; undefined if other processes serve them. */
+  readonly share: OwnShare | undefined
+  /** Another gateway counts the load of this one: other replicas hear of it from there. */
+  stopSharing(): Promise<void>
+  /** Leaves the port to another process. Resolves when the last request has ended. */
+  leave(): Promise<void>
   /** Refuses new requests; the gateway's own routes still respond. */
   drain(): void
   /** Refuses new requests; running ones may finish within the grace period. */
@@ -95,15 +119,16 @@ const LEAK_SLACK_MS = 60_000
 export async function startGateway(
   settings: Settings,
   log: Log = createLog(settings.observe),
-  { hosting, engine: givenEngine, createAdaptation, observers = [] }: GatewayOptions = {},
+  options: GatewayOptions = {},
 ): Promise<Gateway> {
+  const { hosting, continuity, engine: givenEngine, createAdaptation, observers = [] } = options
   // Read all files before anything is started.
-  const files = await readRoutingFiles(settings, hosting?.artifactShownAs)
+  const files = await readRoutingFiles(settings, continuity?.artifactShownAs)
   const tls = settings.workers.tls && workerTls(settings.workers.tls)
   const engine = givenEngine ?? (await loadEngine(settings.workers.engine, settings.routing))
   const discover = readyDiscovery(settings.discovery, settings.workers)
 
-  const logLevel = new LogLevelControl(log, hosting?.levelChanged)
+  const logLevel = new LogLevelControl(log, continuity?.levelChanged)
   const cleanups: (() => unknown)[] = [() => logLevel.close()]
   const cleanUp = async () => {
     for (const step of cleanups.splice(0).toReversed()) await step()
@@ -144,8 +169,8 @@ export async function startGateway(
     const next = registry.views(performance.now()).find(({ spec }) => spec.id === id)
     if (next !== undefined) metrics.addWorker(id, next.spec.role)
   }
-  if (hosting?.addWorkers === undefined) registry.addAll(configuredWorkers(settings))
-  else hosting.addWorkers(registry)
+  if (continuity?.addWorkers === undefined) registry.addAll(configuredWorkers(settings))
+  else continuity.addWorkers(registry)
   const admission = new Admission(settings.limits)
   const loopDelay = new LoopDelay()
   cleanups.push(() => loopDelay.close())
@@ -185,7 +210,7 @@ export async function startGateway(
       unreachable: worker => watch.health.passiveFailure(worker),
       keepsKv: engine.keepsKv,
       sampled: (request, plain) => adaptation?.decided(request, plain),
-      artifactLoaded: hosting?.artifactLoaded,
+      artifactLoaded: continuity?.artifactLoaded,
       changed(change) {
         events.publish('routing', change)
         metrics.routingChanges.inc({ cause: change.cause })
@@ -196,7 +221,7 @@ export async function startGateway(
         feed.events.add('routing', change.routing.policy, change.cause)
         // A new owner starts with the policy that the experiment would have restored.
         const { routing } = change
-        hosting?.routingChanged({ ...change, routing: { ...routing, ...experimentsStarted?.restores } })
+        continuity?.routingChanged({ ...change, routing: { ...routing, ...experimentsStarted?.restores } })
       },
     }),
   )
@@ -228,7 +253,9 @@ export async function startGateway(
     })
   cleanups.push(() => reports?.close())
   cleanups.push(() => adaptation?.close())
-  const discovery = await orCleanUp(() => discover?.({ registry, metrics, log, memoryOf: hosting?.memoryOf }))
+  const discovery = await orCleanUp(() =>
+    discover?.({ registry, metrics, log, memoryOf: continuity?.memoryOf }),
+  )
   cleanups.push(() => discovery?.stop())
   const budget = new RetryBudget(settings.retries.budgetShare)
   const { fit, pace } = insight
@@ -253,11 +280,13 @@ export async function startGateway(
     adapt: adaptation,
   }))
   const placement = localPlacementClient({ registry, router, budget })
+  const lost = new LostWorkers(registry, budget)
+  const share = hosting === undefined ? ownShare() : undefined
   const context: GatewayContext = {
     settings,
     registry,
     router,
-    placement,
+    placement: share?.placement ?? placement,
     upstreams,
     engine,
     observers: [
@@ -278,7 +307,7 @@ export async function startGateway(
     budget,
     health: watch.health,
     restarts: watch.restarts,
-    lost: new LostWorkers(registry, budget),
+    lost,
     insight,
     log,
     logLevel,
@@ -295,11 +324,12 @@ export async function startGateway(
       shadow,
       experiments,
       adapt: adaptation,
+      replace: options.replace,
     },
     events,
     { feed, plane },
   )
-  const handler = new Handler(context, admission, admin)
+  const handler = new Handler(context, share?.gate ?? admission, admin)
   const leakCheck = setInterval(() => {
     const leaks = tracker.findLeaks(performance.now(), settings.timeouts.requestMs + LEAK_SLACK_MS)
     if (leaks.length === 0) return
@@ -310,14 +340,43 @@ export async function startGateway(
     )
   }, LEAK_CHECK_MS).unref()
   cleanups.push(() => clearInterval(leakCheck))
-  const { host, port, metricsPort } = settings.server
-  if (metricsPort !== undefined) {
-    const metricsServer = createMetricsListener(metrics)
-    await orCleanUp(() => listen(metricsServer, host, metricsPort))
-    // Open until the last stream has ended, so that the shutdown is counted too.
-    cleanups.push(() => closed(metricsServer))
+  const { host, port, shutdownGraceMs, replaceGraceMs } = settings.server
+  const metricsPort = new MetricsPort(settings.server, metrics)
+  // Open until the last stream has ended, so that the shutdown is counted too.
+  cleanups.push(() => metricsPort.close())
+  const taken = await orCleanUp(() =>
+    options.takeOver?.({
+      placement,
+      registry,
+      router,
+      admission,
+      budget,
+      health: watch.health,
+      restarts: watch.restarts,
+      pace,
+      streamEnded: stream => experiments.streamEnded(stream),
+      log,
+      logLevel: () => log.level,
+    }),
+  )
+  // The owner of a gateway that replaces another one is told when the port is free.
+  if (options.takeOver === undefined) await orCleanUp(() => metricsPort.open())
+  else if (hosting === undefined) await orCleanUp(() => metricsPort.takeOver())
+  const address = await orCleanUp(() => listen(server, host, port, hosting?.path ?? taken))
+
+  /** Requests that this process serves itself. */
+  function ownShare(): OwnShare {
+    return new OwnShare(placement, admission, {
+      lost: (worker, left) => lost.lose(worker, left),
+      logLevel: level => void (log.level = level),
+      forgotten: () => {},
+      async report(what, about) {
+        if (what === 'metrics') return metrics.registry.getMetricsAsJSON()
+        const { live, story } = seenHere(about, handler.live, insight.stories)
+        return { live, story }
+      },
+    })
   }
-  const address = await orCleanUp(() => listen(server, host, port, hosting?.path))
 
   /** Cleans up if a step of the start fails. */
   async function orCleanUp<T>(start: () => T | Promise<T>): Promise<T> {
@@ -335,10 +394,29 @@ export async function startGateway(
     admin.close()
   }
 
+  async function stopSharing(): Promise<void> {
+    experiments.close()
+    admin.close()
+    await Promise.all([replicas?.stop(), adaptation?.close(), discovery?.stop()])
+  }
+
+  let leaving: Leaving | undefined
+  async function leave(): Promise<void> {
+    leaving ??= new Leaving(handler, server, replaceGraceMs)
+    await leaving.left
+    share?.close()
+    await cleanUp()
+  }
+
   let stopping: Promise<void> | undefined
   async function end(): Promise<void> {
     drain()
-    await drained(handler, server, settings.server.shutdownGraceMs)
+    if (leaving === undefined) await drained(handler, server, shutdownGraceMs)
+    else {
+      leaving.stop(shutdownGraceMs)
+      await leaving.left
+    }
+    share?.close()
     await cleanUp()
   }
   return {
@@ -349,12 +427,15 @@ export async function startGateway(
     admission,
     placement,
     routes: admin.routes,
+    get listener() {
+      return handleOf(server)
+    },
+    metricsPort,
+    changes: admin.changes,
+    share,
+    stopSharing,
+    leave,
     drain,
     stop: () => (stopping ??= end()),
   }
-}
-
-function closed(server: Server): Promise<void> {
-  server.closeAllConnections()
-  return new Promise(resolve => server.close(() => resolve()))
 }

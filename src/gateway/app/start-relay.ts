@@ -48,10 +48,12 @@ export interface RelayOptions {
 export interface Relay {
   /** Takes a connection that the supervisor has accepted. */
   accept(socket: Socket): void
-  /** Serves what has arrived, then closes connections, within the grace period. */
-  leave(): Promise<void>
-  /** Ends within the grace period. */
-  stop(): Promise<void>
+  /** Serves what arrives until its connections have closed, within the grace period. */
+  leave(graceMs: number): Promise<void>
+  /** Continues with another owner. Resolves when that knows the requests of this relay. */
+  moveTo(owner: string): Promise<void>
+  /** Ends within the grace period (default: that of a shutdown). */
+  stop(graceMs?: number): Promise<void>
   /** Ends all requests now with an error. Resolves when clients have it. */
   fail(): Promise<void>
 }
@@ -134,8 +136,8 @@ export async function startRelay(settings: Settings, log: Log, options: RelayOpt
   /** Node does not count connections that it has not accepted itself. */
   const connections = new Set<Socket>()
   let noneLeft = () => {}
-  async function end(): Promise<void> {
-    await drained(handler, server, settings.server.shutdownGraceMs)
+  async function end(graceMs = settings.server.shutdownGraceMs): Promise<void> {
+    await drained(handler, server, graceMs)
     // The final report, so that the owner keeps its counts.
     link.tell(
       ASK.report,
@@ -159,13 +161,14 @@ export async function startRelay(settings: Settings, log: Log, options: RelayOpt
       })
       server.emit('connection', socket)
     },
-    async leave() {
+    async leave(graceMs) {
+      // Idle connections end at their timeout: a request may be on its way on each.
       handler.leaving = true
       const none = new Promise<void>(resolve => (noneLeft = resolve))
       if (connections.size === 0) noneLeft()
-      server.closeIdleConnections()
-      await Promise.race([none, wait(settings.server.shutdownGraceMs, undefined, { ref: false })])
+      await Promise.race([none, wait(graceMs, undefined, { ref: false })])
     },
+    moveTo: owner => link.moveTo(owner),
     stop: end,
     async fail() {
       server.close()

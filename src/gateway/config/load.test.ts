@@ -36,6 +36,8 @@ describe('without any source', () => {
         clientStallMs: 60_000,
         keepAliveMs: 5_000,
         shutdownGraceMs: 30_000,
+        replaceGraceMs: 1_800_000,
+        replaceReadyMs: 60_000,
       },
       workers: { engine: 'vllm-nixl', prefill: [], decode: [], idleConnectionMs: 4_000 },
       discovery: { removeAfterMs: 30_000, retryMs: 1_000 },

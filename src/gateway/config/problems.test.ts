@@ -47,7 +47,7 @@ describe('an invalid configuration', () => {
     ['server: {port:}', '1:15: server.port: expected a whole number from 0 to 65535, found nothing'],
     [
       'server: [1]',
-      '1:9: server: expected an object with host, port, processes, metricsPort, tls, apiKeys, adminToken, maxBodyBytes, maxHeaderBytes, headersTimeoutMs, bodyTimeoutMs, clientStallMs, keepAliveMs, shutdownGraceMs, found a list',
+      '1:9: server: expected an object with host, port, processes, metricsPort, tls, apiKeys, adminToken, maxBodyBytes, maxHeaderBytes, headersTimeoutMs, bodyTimeoutMs, clientStallMs, keepAliveMs, shutdownGraceMs, replaceGraceMs, replaceReadyMs, found a list',
     ],
     [
       '- a',

@@ -43,6 +43,10 @@ export interface ServerSettings {
   readonly keepAliveMs: number
   /** How long running streams may continue after SIGTERM. */
   readonly shutdownGraceMs: number
+  /** How long running streams of a process that was replaced may continue. */
+  readonly replaceGraceMs: number
+  /** How long a successor may take to start. */
+  readonly replaceReadyMs: number
 }
 
 export interface ServerTls {

@@ -48,7 +48,10 @@ export class Handler {
   readonly open = new Set<Exchange>()
   /** New requests are refused. */
   draining = false
-  /** Connections close after the responses to their current requests, because other processes take over. */
+  /**
+   * Responses that begin from now on close their connections, because other processes take over. Others do
+   * not: their clients may already have sent the next request.
+   */
   leaving = false
   readonly #ctx: FlowContext
   readonly #gate: Gate
@@ -97,7 +100,7 @@ export class Handler {
     } finally {
       this.live.delete(exchange)
       events.ended(outcome, code)
-      if (this.draining || this.leaving) closeAfter(exchange)
+      if (this.draining) closeAfter(exchange)
     }
   }
 

@@ -73,8 +73,23 @@ type Newest = WeakMap<Socket, { readonly request: IncomingMessage; readonly resp
 /** Accept backlog: the most that Linux allows, for clients that all reconnect at once. */
 const BACKLOG = 4_096
 
-/** `on`: path of a Unix socket in place of the address. */
-export async function listen(server: NetServer, host: string, port: number, on?: string): Promise<string> {
+/** A listening socket of another process, as Node passes it between processes. */
+export interface ListenHandle {
+  close(): void
+}
+
+/** The handle of a server that listens: the member of a server that Node's `listen` reads. */
+export function handleOf(server: NetServer): ListenHandle {
+  return Reflect.get(server, '_handle') as ListenHandle
+}
+
+/** `on`: path of a Unix socket, or a handle, in place of the address. */
+export async function listen(
+  server: NetServer,
+  host: string,
+  port: number,
+  on?: string | ListenHandle,
+): Promise<string> {
   await new Promise<void>((resolve, reject) => {
     server.once('error', (cause: NodeJS.ErrnoException) => {
       const found = `${host}:${port} (${cause.code ?? cause.message})`
@@ -91,7 +106,7 @@ export async function listen(server: NetServer, host: string, port: number, on?:
   })
   // A connection that cannot be accepted for lack of file descriptors is not fatal: the next may be.
   server.on('error', () => {})
-  return on ?? addressOf(server)
+  return typeof on === 'string' ? on : addressOf(server)
 }
 
 export function addressOf(server: NetServer): string {

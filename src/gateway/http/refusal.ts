@@ -89,6 +89,11 @@ export const REFUSALS = {
     type: 'server_error',
     message: 'Internal error; the gateway log has details under this request id.',
   },
+  ELDR_REPLACE_FAILED: {
+    status: 500,
+    type: 'server_error',
+    message: 'The gateway was not replaced and continues to serve.',
+  },
   ELDR_PREFILL_FAILED: {
     status: 502,
     type: 'server_error',
@@ -115,6 +120,11 @@ export const REFUSALS = {
     status: 503,
     type: 'server_error',
     message: 'The gateway is shutting down; use another one.',
+  },
+  ELDR_REPLACING: {
+    status: 503,
+    type: 'server_error',
+    message: 'The gateway is being replaced; try again.',
   },
   ELDR_QUEUE_TIMEOUT: {
     status: 503,

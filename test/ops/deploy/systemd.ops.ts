@@ -47,6 +47,10 @@ describe.runIf(analyze !== undefined)('the systemd unit', () => {
 })
 
 describe('the files of the systemd unit', () => {
+  it('replace the gateway on reload with the command line that starts it', () => {
+    expect(setting('ExecReload')).toEqual([`${setting('ExecStart')[0]!} --replace`])
+  })
+
   it('have a configuration and an environment that the gateway accepts, with time to drain', async () => {
     await inFolder(async folder => {
       const file = join(FOLDER, 'eldr.yaml.example')

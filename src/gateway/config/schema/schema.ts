@@ -97,6 +97,12 @@ const server = z.strictObject({
     .describe(
       'How long running streams may continue after SIGTERM. Must be shorter than the orchestrator’s grace period.',
     ),
+  replaceGraceMs: ms(0)
+    .default(1_800_000)
+    .describe('How long running streams may continue after another process has replaced theirs.'),
+  replaceReadyMs: ms()
+    .default(60_000)
+    .describe('How long a process that replaces this one may take to start before it is stopped.'),
 })
 
 /** Worker lists of the configuration and of the file that discovery watches. */

@@ -17,6 +17,7 @@ import type { RoutingControl, RoutingView } from '../../routing/routing-control.
 import type { Upstreams } from '../../upstream/upstreams.ts'
 import type { Experiments } from '../experiment/experiments.ts'
 import type { Discovery } from '../discovery/discovery.ts'
+import type { Replaced } from './replace-routes.ts'
 
 export interface AdminContext {
   readonly settings: Settings
@@ -47,6 +48,8 @@ export interface AdminParts {
   readonly experiments: Pick<Experiments, 'start' | 'continue' | 'end' | 'view'>
   /** Undefined without replicas. */
   readonly replicas?: ReplicaUpdates
+  /** Starts a new process that takes over. Undefined if this gateway cannot be replaced. */
+  readonly replace?: () => Promise<Replaced>
   /** Undefined if live recalibration is off. */
   readonly adapt?: AdaptControl
 }

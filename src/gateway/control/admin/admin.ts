@@ -16,10 +16,12 @@ import { WorkerExpertsReader } from '../dashboard/worker-experts.ts'
 import { createGuard } from '../../http/admin-guard.ts'
 import { experimentRoutes } from './experiment-routes.ts'
 import { adaptRoutes } from './adapt-routes.ts'
+import { ChangeGate } from './change-gate.ts'
 import { logRoutes } from './log-routes.ts'
 import { lookRoutes } from './look-routes.ts'
 import type { AdminParts } from './admin-context.ts'
 import { type AdminRoute, findRoute } from './routes.ts'
+import { REPLACE_PATH, replaceRoutes } from './replace-routes.ts'
 import { routingRoutes } from './routing-routes.ts'
 import { workerRoutes } from './worker-routes.ts'
 
@@ -33,6 +35,8 @@ export interface DashboardData {
 }
 
 export class Admin {
+  /** Changes wait for it while the gateway is replaced. */
+  readonly changes = new ChangeGate()
   readonly #parts: AdminParts
   readonly #streams: { readonly events: EventStreams; readonly pulse: EventStreams }
   readonly #page = new PageFiles()
@@ -61,6 +65,7 @@ export class Admin {
       ...adaptRoutes(parts, request => this.#may(request)),
       ...lookRoutes(parts),
       ...logRoutes(parts),
+      ...replaceRoutes(parts),
       EVENTS,
       ...(dashboard === 'off' ? [] : [...dashboardData, PULSE]),
     ]
@@ -92,7 +97,9 @@ export class Admin {
         this.#may(request) ? MAX_FOLLOWERS : MAX_FOLLOWERS / 2,
       )
     const query = new URLSearchParams((request.url ?? '').split('?').slice(1).join('?'))
-    const { status, body } = await route.run({ exchange, id, query, proceed })
+    const call = () => route.run({ exchange, id, query, proceed })
+    const isChange = route.method !== 'GET' && path !== REPLACE_PATH
+    const { status, body } = await (isChange ? this.changes.run(call) : call())
     json(exchange, status, body)
     return 'ok'
   }

@@ -1,13 +1,20 @@
 /**
  * Operations of the admin API. They need the admin token; without one they serve loopback connections only.
  */
+import { REPLACE_PATH } from '../admin/replace-routes.ts'
 import { ID } from '../admin/routes.ts'
 import { ORIGIN_EXAMPLE } from '../../config/origin.ts'
 import { json, type JsonObject, type Operation, type Parameter } from './operation.ts'
 
 const EVENTS = 'text/event-stream'
 /** Errors while reading a request body. */
-const READ = ['ELDR_BODY_TOO_LARGE', 'ELDR_REQUEST_TIMEOUT', 'ELDR_DEADLINE', 'ELDR_DRAINING'] as const
+const READ = [
+  'ELDR_BODY_TOO_LARGE',
+  'ELDR_REQUEST_TIMEOUT',
+  'ELDR_DEADLINE',
+  'ELDR_DRAINING',
+  'ELDR_REPLACING',
+] as const
 
 const id = (of: string, example: string): Parameter => ({
   name: 'id',
@@ -225,7 +232,7 @@ export const ADMIN_OPERATIONS: readonly Operation[] = [
     tag: 'routing',
     description: 'Returns the measurements of the last slot.',
     parameters: [EXPERIMENT_ID],
-    refuses: ['ELDR_EXPERIMENT_UNKNOWN', 'ELDR_NOT_FOUND'],
+    refuses: ['ELDR_EXPERIMENT_UNKNOWN', 'ELDR_NOT_FOUND', 'ELDR_REPLACING'],
   },
   {
     ...look('/eldr/adapt', 'getAdapt', 'Live recalibration: drift, sample, last refit and swaps', 'Adapt'),
@@ -250,6 +257,21 @@ export const ADMIN_OPERATIONS: readonly Operation[] = [
       },
     },
     refuses: [...READ],
+  },
+  {
+    method: 'post',
+    path: REPLACE_PATH,
+    id: 'replaceGateway',
+    tag: 'look',
+    summary: 'Replace the gateway by a new process',
+    description:
+      'Starts the command line of the gateway again, which reads its program and files again. Responds when the new process serves; the old one then finishes its requests. If the new process fails, the old one continues.',
+    access: 'admin',
+    body: { required: false, content: json('Nothing', {}) },
+    responses: {
+      200: { text: 'The new process.', content: json('Replaced', { pid: 4711, version: '0.1.0' }) },
+    },
+    refuses: ['ELDR_REPLACE_FAILED', ...READ],
   },
   {
     ...look('/eldr/decisions', 'listDecisions', 'Recent routing decisions', 'Decisions'),

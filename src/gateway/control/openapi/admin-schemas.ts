@@ -14,6 +14,7 @@ import { MAX_RANKS, ORIGIN_EXAMPLE } from '../../config/origin.ts'
 import { spellings } from '../../config/schema/schema-parts.ts'
 import { LOG_LEVELS } from '../../config/settings.ts'
 import type { LogLevelView } from '../../observe/log/log-level.ts'
+import type { Replaced } from '../admin/replace-routes.ts'
 import type { SourceStatus } from '../discovery/discovery.ts'
 import type { ReplicaStatus } from '../../observe/replica-status.ts'
 import type { ShadowRow, ShadowView } from '../../observe/insight/wire.ts'
@@ -136,6 +137,10 @@ export const newWorker = z
   .describe('A worker to add.')
 
 /** For routes without parameters: an empty object, or no body. */
+export const replaced = schemaFor<Replaced>()(
+  z.strictObject({ pid: count().describe('Process id.'), version: z.string() }),
+).describe('The process that serves from now on.')
+
 export const nothing = z.strictObject({}).describe('Empty. The body may be omitted.')
 
 export const policyChange = z

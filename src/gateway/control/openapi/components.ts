@@ -26,6 +26,7 @@ const SCHEMAS = {
   Workers: admin.workers,
   NewWorker: admin.newWorker,
   Nothing: admin.nothing,
+  Replaced: admin.replaced,
   PolicyChange: admin.policyChange,
   ArtifactPath: admin.artifactPath,
   RefitOrder: admin.refitOrder,

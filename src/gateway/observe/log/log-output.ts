@@ -32,14 +32,17 @@ class BufferedStderr {
     else this.#timer ??= setTimeout(() => this.#flush(), BUFFER_MS).unref()
   }
 
-  /** Pending writes keep the process alive, so they are given up after CLOSE_TIMEOUT_MS. */
+  /**
+   * Pending writes keep the process alive, so they are given up after CLOSE_TIMEOUT_MS. Not ended but closed:
+   * the end of a socket would end it for all processes that share it.
+   */
   async close(): Promise<void> {
     this.#flush()
-    const closed = new Promise(resolve => this.#socket.once('close', resolve))
-    const timer = setTimeout(() => this.#socket.destroy(), CLOSE_TIMEOUT_MS)
-    this.#socket.destroySoon()
-    await closed
+    let timer: NodeJS.Timeout | undefined
+    const timeout = new Promise(resolve => (timer = setTimeout(resolve, CLOSE_TIMEOUT_MS)))
+    await Promise.race([new Promise(resolve => this.#socket.write('', resolve)), timeout])
     clearTimeout(timer)
+    this.#socket.destroy()
   }
 
   #flush(): void {

@@ -8,13 +8,18 @@ import type { Log } from '../../observe/log/log.ts'
 import type { SavedArtifact } from './saved-state.ts'
 
 export class KeptArtifact {
-  readonly #folder: string
+  readonly #folder: () => string
   readonly #save: (artifact: SavedArtifact) => void
   readonly #log: Log
   #last: string | undefined
 
   /** `last`: the copy of the owner before. */
-  constructor(folder: string, last: string | undefined, log: Log, save: (artifact: SavedArtifact) => void) {
+  constructor(
+    folder: () => string,
+    last: string | undefined,
+    log: Log,
+    save: (artifact: SavedArtifact) => void,
+  ) {
     this.#folder = folder
     this.#last = last
     this.#log = log
@@ -31,13 +36,18 @@ export class KeptArtifact {
       await rm(dirname(before), { recursive: true, force: true })
   }
 
+  /** Copies the artifact of the gateway before, whose folder is about to be removed. */
+  async adopt({ path, shownAs }: SavedArtifact): Promise<void> {
+    if (!this.#isOurs(path)) await this.loaded(path, shownAs)
+  }
+
   #isOurs(path: string): boolean {
-    return dirname(dirname(path)) === this.#folder
+    return dirname(dirname(path)) === this.#folder()
   }
 
   /** Undefined if it cannot be copied: the next owner then reads the original file, if it still exists. */
   async #copy(path: string): Promise<string | undefined> {
-    const own = await mkdtemp(join(this.#folder, 'eldr-'))
+    const own = await mkdtemp(join(this.#folder(), 'eldr-'))
     const copy = join(own, 'artifact.safetensors')
     try {
       await copyFile(path, copy)

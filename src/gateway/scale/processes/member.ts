@@ -4,7 +4,7 @@ import type { Socket } from 'node:net'
 import type { Log } from '../../observe/log/log.ts'
 import { logOutput } from '../../observe/log/log-output.ts'
 import { type ThreadResult, unwrapResult } from '../../routing/thread-result.ts'
-import type { FromChild, ToOwner, ToRelay } from './supervisor-messages.ts'
+import type { FromChild, Step, ToOwner, ToRelay } from './supervisor-messages.ts'
 
 const PROGRAMS = {
   owner: new URL('../../app/owner.js', import.meta.url),
@@ -15,6 +15,8 @@ export interface MemberSpec {
   readonly name: string
   readonly program: keyof typeof PROGRAMS
   readonly log: Log
+  /** How long it may serve what it has when it leaves. */
+  readonly leaveMs?: number
   /** Sends the first message. */
   spawned(child: ChildProcess): void
   ready?(): void
@@ -58,6 +60,8 @@ export class Member {
   #pongs = 0
   #missed = 0
   #timer: NodeJS.Timeout | undefined
+  /** Steps that were asked for and are not done. */
+  readonly #steps = new Map<Step, (failure?: ThreadResult) => void>()
 
   constructor(spec: MemberSpec) {
     this.name = spec.name
@@ -110,21 +114,41 @@ export class Member {
     if (this.#child?.connected === true) this.#child.send(message, () => {}) // it may just have exited
   }
 
+  /** Resolves when it is done, or the process has exited. Rejects with the reason if it fails. */
+  async ask(step: Step, message: ToOwner | ToRelay): Promise<void> {
+    if (!this.#isReady) return
+    const failure = await new Promise<ThreadResult | undefined>(resolve => {
+      this.#steps.set(step, resolve)
+      this.tell(message)
+    })
+    if (failure !== undefined) unwrapResult(failure)
+  }
+
   /** The socket stays open here. */
   hand(connection: number, socket: Socket): void {
     if (this.#child?.connected === true)
       this.#child.send({ kind: 'connection', connection }, socket, { keepOpen: true }, () => {})
   }
 
+  /** Finishes what it has and exits. It is not restarted. */
+  leave(graceMs: number): Promise<void> {
+    this.#isLeaving = true
+    return this.#end({ kind: 'left', graceMs }, graceMs)
+  }
+
   /** Resolves when it has exited. */
-  async stop(graceMs: number): Promise<void> {
+  stop(graceMs: number): Promise<void> {
+    return this.#end({ kind: 'stop' }, graceMs)
+  }
+
+  async #end(message: ToRelay, graceMs: number): Promise<void> {
     this.#stopping = true
     clearTimeout(this.#timer)
     const child = this.#child
     if (child?.pid === undefined || child.exitCode !== null || child.signalCode !== null) return
     const exited = new Promise(resolve => child.once('exit', resolve))
     // Before it is ready it has nothing to finish, and may not read messages.
-    if (this.#isReady) this.tell({ kind: 'stop' })
+    if (this.#isReady) this.tell(message)
     else child.kill('SIGKILL')
     const timer = setTimeout(() => child.kill('SIGKILL'), graceMs + KILL_MS)
     await exited
@@ -141,6 +165,8 @@ export class Member {
       if (over) return
       over = true
       this.#isReady = false
+      for (const done of this.#steps.values()) done()
+      this.#steps.clear()
       this.#pongs = this.#pings
       this.#missed = 0
       exited?.()
@@ -185,7 +211,12 @@ export class Member {
       }
       if (message.kind === 'leaving') {
         this.#isLeaving = true
-        this.tell({ kind: 'left' })
+        this.tell({ kind: 'left', graceMs: this.#spec.leaveMs ?? 0 })
+      }
+      if (message.kind === 'done') {
+        const done = this.#steps.get(message.step)
+        this.#steps.delete(message.step)
+        done?.(message.failure)
       }
       received?.(message)
     })

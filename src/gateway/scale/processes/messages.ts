@@ -5,6 +5,9 @@ import type { Turn } from '../../../policy/conversations.ts'
 import type { HandoffExperts } from '../../routing/read-experts.ts'
 import type { Frame, FrameWriter } from './frames.ts'
 
+/** Version of the frames: an owner takes relays of the same one only. Raise it with every change to them. */
+export const PROTOCOL = 1
+
 /**
  * From a relay to the owner. The relay numbers its requests; the response and the ticket have the number of
  * the request.

@@ -66,9 +66,12 @@ export class RelayLink {
   running = 0
   readonly workers = new Map<number, WorkerSpec>()
   readonly #options: LinkOptions
+  #path: string
   readonly #calls = new Map<number, PendingCall>()
   readonly #tickets = new Map<number, LiveTicket & { readonly takenMs: number }>()
   #socket: GatheredSocket | undefined
+  #stream: Socket | undefined
+  #moved = () => {}
   #next = 1
   #closed = false
   /** There has been no owner for longer than the timeout. */
@@ -78,11 +81,21 @@ export class RelayLink {
 
   constructor(options: LinkOptions) {
     this.#options = options
+    this.#path = options.path
   }
 
   /** Resolves at the first connection. */
   open(): Promise<void> {
     return new Promise(resolve => this.#connect(resolve))
+  }
+
+  /** Continues with another owner. Resolves when it has been told of everything. */
+  moveTo(path: string): Promise<void> {
+    this.#path = path
+    return new Promise(resolve => {
+      this.#moved = resolve
+      this.#stream?.destroy()
+    })
   }
 
   /**
@@ -122,8 +135,15 @@ export class RelayLink {
   }
 
   /** The owner counts the ticket under this number. */
-  hold(id: number, ticket: LiveTicket): void {
-    this.#tickets.set(id, { ...ticket, takenMs: performance.now() })
+  hold(id: number, ticket: LiveTicket, takenMs = performance.now()): void {
+    this.#tickets.set(id, { ...ticket, takenMs })
+  }
+
+  /** Holds a ticket that this process has issued itself. Returns its number. */
+  bring(ticket: LiveTicket, takenMs: number): number {
+    const id = this.#nextId()
+    this.hold(id, ticket, takenMs)
+    return id
   }
 
   /** Later calls do nothing. */
@@ -137,6 +157,7 @@ export class RelayLink {
 
   close(): void {
     this.#closed = true
+    this.#failCalls()
     clearTimeout(this.#ownerTimer)
     clearTimeout(this.#reconnectTimer)
     this.#socket?.close()
@@ -150,7 +171,8 @@ export class RelayLink {
   }
 
   #connect(connected: () => void): void {
-    const socket = connect(this.#options.path)
+    const socket = connect(this.#path)
+    this.#stream = socket
     let wasConnected = false
     socket.once('connect', () => {
       wasConnected = true
@@ -159,6 +181,7 @@ export class RelayLink {
       this.#timedOut = false
       this.#declare(socket)
       connected()
+      this.#moved()
     })
     socket.on('error', () => {}) // 'close' follows
     socket.once('close', () => {

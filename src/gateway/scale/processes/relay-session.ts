@@ -48,9 +48,11 @@ export class RelaySession {
     this.#parts = owner.parts
     this.#tickets = new RelayTickets(owner.parts)
     this.#socket = new GatheredSocket(socket, frame => this.#take(frame))
-    socket.on('error', error =>
-      this.#parts.log.warn({ err: error, relay: this.number }, 'error on the connection of a relay'),
-    )
+    socket.on('error', (error: NodeJS.ErrnoException) => {
+      const isGone = error.code === 'EPIPE' || error.code === 'ECONNRESET'
+      const level = isGone ? 'debug' : 'warn'
+      this.#parts.log[level]({ err: error, relay: this.number }, 'error on the connection of a relay')
+    })
     this.send(TELL.logLevel, 0, to => to.text(this.#parts.logLevel()))
     this.tellRoom(owner.room())
     for (const { spec } of this.#parts.registry.views(performance.now())) this.#numberOf(spec)

@@ -12,7 +12,8 @@ import type { MetricsJson } from './merged-metrics.ts'
 
 export interface SavedWorker {
   readonly spec: WorkerSpec
-  readonly index: number
+  /** Undefined: its place in the list. */
+  readonly index?: number
   readonly drained: boolean
   readonly healthy: boolean
 }
@@ -80,7 +81,8 @@ export function addSaved(registry: Registry, { workers = [], held = [] }: SavedS
     // check.
     if (kind === 'added' && toDrain.delete(id)) queueMicrotask(() => registry.drain(id))
   })
-  for (const { spec, index } of workers) registry.add(spec, index)
+  if (workers.some(({ index }) => index === undefined)) registry.addAll(workers.map(({ spec }) => spec))
+  else for (const { spec, index } of workers) registry.add(spec, index)
   for (const { spec, drained, healthy } of workers) {
     if (drained) registry.drain(spec.id)
     // The last known health, until the first check.
@@ -131,9 +133,16 @@ export class DiscoveryMemory {
 }
 
 /** The settings with the saved changes. */
-export function settingsWith(settings: Settings, { routing, artifact }: SavedState): Settings {
+export function settingsWith(settings: Settings, { routing = {}, artifact }: SavedState): Settings {
+  const given = settings.routing
   return {
     ...settings,
-    routing: { ...settings.routing, ...routing, artifact: artifact?.path ?? settings.routing.artifact },
+    routing: {
+      ...given,
+      policy: routing.policy ?? given.policy,
+      tau: routing.tau ?? given.tau,
+      prefillPolicy: routing.prefillPolicy ?? given.prefillPolicy,
+      artifact: artifact?.path ?? given.artifact,
+    },
   }
 }

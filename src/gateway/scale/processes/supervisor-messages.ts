@@ -16,6 +16,10 @@ export interface OwnerStart {
   readonly saved: SavedState
   /** Running relays, which will declare their requests. By `id`. */
   readonly relays: readonly number[]
+  /** Relays of the gateway that this one replaces, which will declare theirs later. */
+  readonly old: readonly number[]
+  /** The metrics port is not free yet: `openMetrics` follows. */
+  readonly takesOver: boolean
   /** URL of the module of live recalibration. */
   readonly adaptation?: string
 }
@@ -46,11 +50,17 @@ export type ToOwner =
   | Ping
   | { readonly kind: 'died'; readonly id: number }
   | { readonly kind: 'drain' | 'stop' | 'toggleDebug' }
+  /** The steps of a replacement, on the side of the gateway before. Answered with `done` or not at all. */
+  | { readonly kind: OwnerStep | 'takeBack' | 'leave' }
+  | { readonly kind: 'replaced'; readonly id: number; readonly outcome: ThreadResult }
 /** `left`: no connection follows. */
 export type ToRelay =
   | RelayStart
   | Ping
-  | { readonly kind: 'stop' | 'left' }
+  | { readonly kind: 'stop' }
+  | { readonly kind: 'left'; readonly graceMs: number }
+  /** Another owner decides. Answered with `done`. */
+  | { readonly kind: 'move'; readonly owner: string }
   | { readonly kind: 'connection'; readonly connection: number }
 export type FromChild =
   | { readonly kind: 'ready' }
@@ -58,8 +68,18 @@ export type FromChild =
   /** The relay wants no more connections. Answered with `left`. */
   | { readonly kind: 'leaving' }
   | { readonly kind: 'taken'; readonly connection: number }
+  | { readonly kind: 'done'; readonly step: Step; readonly failure?: ThreadResult }
+  /** A client of the admin API asks for a replacement. Answered with `replaced`. */
+  | { readonly kind: 'replace'; readonly id: number }
   | { readonly kind: 'failed'; readonly failure: ThreadResult }
   | { readonly kind: 'saved'; readonly saved: SavedState }
+
+/**
+ * `handOut`: admin changes are held back. `declare`: relays move to another owner, which needs the metrics
+ * port. `openMetrics`: that port is free.
+ */
+export type OwnerStep = 'handOut' | 'declare' | 'openMetrics'
+export type Step = OwnerStep | 'move'
 
 export const ownerPath = (folder: string): string => join(folder, 'owner')
 export const pagesPath = (folder: string): string => join(folder, 'pages')

@@ -2,44 +2,52 @@
  * The process of `eldr serve --processes N`: it opens the port, starts the owner and the relays, restarts
  * them when they exit, and stops them in order. Requests do not go through it.
  */
-import { mkdtempSync, rmSync } from 'node:fs'
+import { rmSync } from 'node:fs'
 import { createServer } from 'node:net'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { EldrError } from '../../../errors.ts'
 import type { Settings } from '../../config/settings.ts'
-import { listen } from '../../http/listen.ts'
+import { handleOf, listen } from '../../http/listen.ts'
 import { randomReplicaId } from '../replicas/replica-id.ts'
 import type { Log } from '../../observe/log/log.ts'
-import { type OwnerStart, relayPath, type RelayStart } from './supervisor-messages.ts'
+import { failureResult, type ThreadResult } from '../../routing/thread-result.ts'
+import { reused, sameAddress, stateFor } from '../replace/handed-state.ts'
+import { configuredBy, type Handed, portOf, type Replaceable } from '../replace/messages.ts'
+import type { Replacing } from '../replace/successor.ts'
+import { PROTOCOL } from './messages.ts'
+import { privateFolder } from './private-folder.ts'
+import { ownerPath, type OwnerStart, type RelayStart } from './supervisor-messages.ts'
 import { ConnectionHandover } from './connection-handover.ts'
 import { CHECK_INTERVAL_MS, Member } from './member.ts'
 import type { SavedState } from './saved-state.ts'
 
-export interface Processes {
+export interface Processes extends Replaceable {
   readonly url: string
   readonly context: { readonly logLevel: { toggleDebug(): void } }
   stop(): Promise<void>
 }
 
-/** Length of a Unix-domain socket path that every system accepts. */
-const MAX_PATH_BYTES = 100
-
 /** `adaptation`: module of live recalibration, for the owner (default: none). */
-export async function startProcesses(given: Settings, log: Log, adaptation?: URL): Promise<Processes> {
+export async function startProcesses(
+  given: Settings,
+  log: Log,
+  adaptation?: URL,
+  { takesOver, replace }: Partial<Replacing> = {},
+): Promise<Processes> {
   const settings = withReplicaId(withFormat(given))
-  const { host, port, processes, shutdownGraceMs, tls } = settings.server
+  const { host, port, processes, shutdownGraceMs, replaceGraceMs, tls } = settings.server
   const folder = privateFolder()
   const clean = () => rmSync(folder, { recursive: true, force: true })
   // The supervisor accepts all connections and hands them over. If relays accepted them, one that is awake
   // would take all that are waiting.
   const server = createServer({ pauseOnConnect: true, allowHalfOpen: true })
-  let saved: SavedState = {}
+  let saved: SavedState = takesOver === undefined ? {} : stateFor(given, takesOver.handed)
+  const { relays: old = [], lastRelay = 0 } = takesOver?.handed ?? {}
   let draining = false
+  /** The port of the metrics is free for the owner. */
+  let metricsOpen = takesOver === undefined
   const relays: Member[] = []
   /** Of the relays' processes. */
   const ids: number[] = []
-  let lastId = 0
+  let lastId = lastRelay
   process.once('exit', () => {
     for (const member of [...relays, owner]) member.kill()
     clean()
@@ -56,6 +64,8 @@ export async function startProcesses(given: Settings, log: Log, adaptation?: URL
         folder,
         saved,
         relays: running,
+        old,
+        takesOver: !metricsOpen,
         adaptation: adaptation?.href,
       }
       child.send(start)
@@ -63,6 +73,7 @@ export async function startProcesses(given: Settings, log: Log, adaptation?: URL
     ready: () => draining && owner.tell({ kind: 'drain' }),
     received(message) {
       if (message.kind === 'saved') saved = { ...saved, ...message.saved }
+      if (message.kind === 'replace') void answer(message.id)
     },
   })
   const handover = new ConnectionHandover(server, relays)
@@ -71,6 +82,7 @@ export async function startProcesses(given: Settings, log: Log, adaptation?: URL
       name: `relay-${relay}`,
       program: 'relay',
       log,
+      leaveMs: shutdownGraceMs,
       spawned(child) {
         const id = (ids[relay - 1] = ++lastId)
         child.send({ kind: 'start', settings, folder, relay, id } satisfies RelayStart)
@@ -100,14 +112,63 @@ export async function startProcesses(given: Settings, log: Log, adaptation?: URL
     clean()
   }
 
+  /** Ends when the connections of the relays do. */
+  async function leave(): Promise<void> {
+    server.close()
+    owner.tell({ kind: 'leave' })
+    await Promise.all(relays.map(relay => relay.leave(replaceGraceMs)))
+    await end()
+  }
+
+  async function answer(id: number): Promise<void> {
+    const outcome = await Promise.resolve(replace?.()).then(
+      (result): ThreadResult => ({ result }),
+      (error: unknown) => failureResult(error),
+    )
+    owner.tell({ kind: 'replaced', id, outcome })
+  }
+
+  const moveTo = (path: string) =>
+    Promise.all(relays.map(relay => relay.ask('move', { kind: 'move', owner: path })))
+
   try {
-    const address = await listen(server, host, port)
+    let address = takesOver === undefined ? await listen(server, host, port) : ''
     await owner.start()
     await Promise.all(relays.map(relay => relay.start()))
+    if (takesOver !== undefined) {
+      const socket = await takesOver.socket({ path: ownerPath(folder), protocol: PROTOCOL })
+      await owner.ask('openMetrics', { kind: 'openMetrics' })
+      metricsOpen = true
+      address = await listen(server, host, port, reused(socket, sameAddress(given, takesOver.handed)))
+    }
+    const url = `${tls === undefined ? 'http' : 'https'}://${address}`
     let stopping: Promise<void> | undefined
     return {
-      url: `${tls === undefined ? 'http' : 'https'}://${address}`,
+      url,
       context: { logLevel: { toggleDebug: () => owner.tell({ kind: 'toggleDebug' }) } },
+      async handOut() {
+        await owner.ask('handOut', { kind: 'handOut' })
+        const handed: Handed = {
+          configured: configuredBy(given),
+          port: portOf(url),
+          saved,
+          relays: [...old, ...ids],
+          lastRelay: lastId,
+        }
+        return { handed, listener: handleOf(server) }
+      },
+      async declareTo({ path, protocol }) {
+        metricsOpen = false
+        await owner.ask('declare', { kind: 'declare' })
+        if (protocol === PROTOCOL) await moveTo(path)
+        else log.warn('the new version does not count the requests that run in this one')
+      },
+      takeBack() {
+        metricsOpen = true
+        owner.tell({ kind: 'takeBack' })
+        void moveTo(ownerPath(folder))
+      },
+      leave,
       stop: () => (stopping ??= end()),
     }
   } catch (error) {
@@ -132,25 +193,4 @@ function withReplicaId(settings: Settings): Settings {
   return replicas.url === undefined
     ? settings
     : { ...settings, replicas: { ...replicas, id: replicas.id ?? randomReplicaId() } }
-}
-
-/** A folder that only this user can enter, so that no other user can connect to the owner. */
-function privateFolder(): string {
-  let folder: string
-  try {
-    folder = mkdtempSync(join(tmpdir(), 'eldr-'))
-  } catch (cause) {
-    throw new EldrError('ELDR_FILE_UNWRITABLE', {
-      file: tmpdir(),
-      found: cause instanceof Error ? cause.message : String(cause),
-      cause,
-    })
-  }
-  if (Buffer.byteLength(relayPath(folder, 1_000)) <= MAX_PATH_BYTES) return folder
-  rmSync(folder, { recursive: true, force: true })
-  throw new EldrError('ELDR_USAGE', {
-    found: `the temporary folder ${tmpdir()}`,
-    expected: 'a path short enough for a socket',
-    todo: 'Set TMPDIR to a shorter one, such as /tmp.',
-  })
 }
