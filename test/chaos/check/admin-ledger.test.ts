@@ -10,7 +10,7 @@ const view = (policy: string, workers = 'there') => {
 const begin = () => {
   const ledger = new AdminLedger(view('jsq'), CONFIGURED)
   const confirm = (gateway: string, value: string, atMs: number, field = 'policy') =>
-    ledger.attempt({ gateway, field, value })(atMs)
+    ledger.attempt({ gateway, field, value }).made(atMs)
   const kinds = (seen: Parameters<AdminLedger['problems']>[0]) => ledger.problems(seen).map(([what]) => what)
   return { ledger, confirm, kinds }
 }
@@ -32,10 +32,12 @@ describe('a change', () => {
 
   it('whose response was lost may be there or not', () => {
     const { ledger, kinds } = begin()
-    ledger.attempt({ gateway: 'gw1', field: 'policy', value: 'union' })
+    const attempt = ledger.attempt({ gateway: 'gw1', field: 'policy', value: 'union' })
     expect(kinds(view('union'))).toEqual([])
     expect(kinds(view('jsq'))).toEqual([])
     expect(kinds(view('random'))).not.toEqual([])
+    attempt.refused()
+    expect(kinds(view('union'))).not.toEqual([])
   })
 
   it('may lose against another gateway’s if the store was away, but not against none', () => {

@@ -35,13 +35,16 @@ export class AdminLedger {
     this.#configured = configured
   }
 
-  /** Call before a change is sent; call what it returns when the gateway has confirmed it. */
-  attempt(change: AdminChange): (atMs: number) => void {
+  /** Call before a change is sent. Without a response it stays open whether the change was made. */
+  attempt(change: AdminChange): { made(atMs: number): void; refused(): void } {
     const recorded: Recorded = { ...change }
     this.#changes.push(recorded)
-    return atMs => {
-      recorded.confirmedMs = atMs
-      this.confirmed++
+    return {
+      made: atMs => {
+        recorded.confirmedMs = atMs
+        this.confirmed++
+      },
+      refused: () => void this.#changes.splice(this.#changes.indexOf(recorded), 1),
     }
   }
 

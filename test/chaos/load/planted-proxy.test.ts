@@ -90,9 +90,9 @@ describe('through a proxy', () => {
     const { server, url: through } = await startPlantedProxy('forget', url)
     const change = async (to: string) => {
       const made = ledger()
-      const confirm = made.attempt({ gateway: 'gw1', field: 'policy', value: 'union' })
+      const attempt = made.attempt({ gateway: 'gw1', field: 'policy', value: 'union' })
       const { status } = await fetch(`${to}/eldr/policy`, { method: 'PUT', body: 'union' })
-      if (status === 200) confirm(nowMs())
+      if (status === 200) attempt.made(nowMs())
       return made.problems({ gw1: { policy } }).map(([what]) => what)
     }
     expect(await change(through)).toEqual(['lost admin change'])

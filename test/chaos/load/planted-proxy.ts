@@ -35,7 +35,7 @@ export async function startPlantedProxy(
     response.on('close', () => call.destroy())
     call.on('response', answer => {
       const isStream = answer.headers['content-type']?.startsWith('text/event-stream') === true
-      const { 'content-length': length, ...rest } = answer.headers
+      const { 'content-length': _length, ...rest } = answer.headers
       response.writeHead(answer.statusCode!, isStream ? rest : answer.headers)
       answer.on('error', () => response.destroy())
       answer.on('close', () => answer.complete || response.destroy())
