@@ -1,4 +1,4 @@
-/** Artifacts of the tiny model's shape, for the adversary to load. Which experts they prefer is irrelevant. */
+/** Artifacts of the tiny model's shape, for the adversary to load. Their experts do not matter. */
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
