@@ -47,7 +47,7 @@ if (why !== undefined) say(`all on this machine, without faults of the network: 
 say(`npm run test:chaos -- --minutes ${options.minutes} --seed ${seed}`)
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => process.exit(1))
 
-const only = options.only === undefined ? undefined : new Set(options.only.split(','))
+const only = options.only === undefined ? undefined : new Set(options.only.split(',').filter(Boolean))
 const plan: RunOptions = {
   seed,
   totalMs: 60_000 * numberOf('minutes', 3),

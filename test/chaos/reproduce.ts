@@ -1,4 +1,4 @@
-/** Looks for the shortest schedule that fails in the same way: the last round, then parts of it. */
+/** Looks for the shortest schedule that fails in the same way: no faults, the last round, parts of it. */
 import type { Step } from './adversary/schedule.ts'
 import { run, type RunOptions, type RunResult } from './run.ts'
 import { shrink } from './shrink.ts'
@@ -17,16 +17,17 @@ export async function reproduction(plan: RunOptions, failed: RunResult, limitMs:
   }
   const roundOf = ({ id }: Step) => Number(id.split(':')[0])
   const last = failed.steps.at(-1) === undefined ? -1 : roundOf(failed.steps.at(-1)!)
+  const isAlone = mayRun() && (await fails([]))
   // What came before rarely matters.
   let start: readonly Step[] = failed.steps
-  for (let rounds = 1; rounds <= last && mayRun(); rounds *= 2) {
+  for (let rounds = isAlone ? Infinity : 1; rounds <= last && mayRun(); rounds *= 2) {
     const some = failed.steps.filter(step => roundOf(step) > last - rounds)
     if (some.length === failed.steps.length || !(await fails(some))) continue
     start = some
     break
   }
-  const { items, isMinimal } = await shrink(start, fails, mayRun)
-  const command = `npm run test:chaos -- --seed ${plan.seed} --only ${items.map(({ id }) => id).join()}`
+  const { items, isMinimal } = isAlone ? { items: [], isMinimal: true } : await shrink(start, fails, mayRun)
+  const command = `npm run test:chaos -- --seed ${plan.seed} --only '${items.map(({ id }) => id).join()}'`
   const words = items.map(
     ({ id, kind, targets, atMs, forMs }) =>
       `  ${id} at ${atMs} ms: ${kind} ${targets.join('–')}, ${forMs} ms`,

@@ -21,7 +21,7 @@ export interface RunOptions {
   readonly isLoopback: boolean
   readonly complete: boolean
   readonly plant?: Plant
-  /** Runs only these steps, in the rounds that have some. */
+  /** Runs only these steps, in the rounds that have some; none: one round under load alone. */
   readonly only?: ReadonlySet<string>
   readonly say: (text: string) => void
 }
@@ -63,15 +63,13 @@ export async function run(options: RunOptions): Promise<RunResult> {
       const hasDisk = [...cluster.gateways.values()].every(({ disk }) => disk.fill !== undefined)
       const drawn = drawRound(round, { seed, roundMs: ROUND_MS, hasNetwork: network !== undefined, hasDisk })
       const steps = drawn.filter(({ id }) => only === undefined || only.has(id))
-      if (steps.length === 0) {
-        if (only !== undefined && [...only].every(id => Number(id.split(':')[0]) < round)) break
-        continue
-      }
+      if (only !== undefined && round > lastOf(only)) break
+      if (steps.length === 0 && only?.size !== 0) continue
       say(`round ${round}, ${((nowMs() - startMs) / 1000).toFixed(0)} s`)
       done.push(...steps)
       await cluster.client.resume(urls)
       const look = () => judgeLoad(cluster, checker)
-      await adversary.run(steps, look)
+      await adversary.run(steps, ROUND_MS, look)
       await adversary.heal()
       await Promise.all([
         cluster.client.pause(),
@@ -94,6 +92,11 @@ export async function run(options: RunOptions): Promise<RunResult> {
   } finally {
     await cluster.close()
   }
+}
+
+/** The last round that has steps; without any, one round runs under load alone. */
+function lastOf(only: ReadonlySet<string>): number {
+  return Math.max(0, ...[...only].map(id => Number(id.split(':')[0])))
 }
 
 /** A planted proxy is in front of the second gateway, for clients or for operators. */

@@ -44,7 +44,7 @@ export class Adversary {
   }
 
   /** Runs a round. `afterEach` runs after every step. The pauses are part of the schedule. */
-  async run(steps: readonly Step[], afterEach: () => Promise<void>): Promise<void> {
+  async run(steps: readonly Step[], roundMs: number, afterEach: () => Promise<void>): Promise<void> {
     this.#hurry = new AbortController()
     setMaxListeners(steps.length, this.#hurry.signal)
     const startMs = nowMs()
@@ -53,6 +53,7 @@ export class Adversary {
       this.#begin(step)
       await afterEach()
     }
+    await pause(startMs + roundMs - nowMs())
   }
 
   /** Ends all faults and resolves when everything runs again. */

@@ -17,13 +17,13 @@ export const GIVE_UP_MS = LIMIT_MS + 5_000
 export const GATEWAY_SETTINGS = {
   timeouts: {
     connectMs: 1_000,
-    prefillMs: 6_000,
-    firstTokenMs: 6_000,
+    prefillMs: 8_000,
+    firstTokenMs: 7_000,
     betweenTokensMs: 3_000,
     requestMs: REQUEST_MS,
   },
   lease: { durationMs: KV_LEASE_MS },
-  health: { intervalMs: 500, timeoutMs: 2_000 },
+  health: { intervalMs: 500, timeoutMs: 3_000 },
   breaker: { consecutiveFailures: 3, openMs: 1_000 },
   replicas: { leaseMs: 2_000, timeoutMs: 1_500, retryMs: 100 },
   observe: { logLevel: 'info', logFormat: 'json', debugHeaders: true },
