@@ -87,6 +87,7 @@ async function run(start: OwnerStart, inbox: Inbox): Promise<void> {
     artifactLoaded: (path, shownAs) => kept.loaded(resolve(path), shownAs),
     artifactShownAs: saved.artifact?.shownAs,
     memoryOf: source => discoveryMemory.of(source),
+    replicaMemory: { pending: saved.pending ?? {}, pendingChanged: pending => save({ pending }) },
     levelChanged() {
       owner?.levelChanged()
       if (level !== undefined) save(levelOf(level.view()))
