@@ -1,5 +1,4 @@
 /** The result of a run as a table and as JSON. */
-import { quantileOf } from './quantile.ts'
 import type { RunResult } from './run.ts'
 
 export interface Summary {
@@ -90,3 +89,9 @@ function countsOf(names: readonly string[]): Record<string, number> {
 
 const percent = (part: number, of: number) => `${of === 0 ? 0 : Math.round((100 * part) / of)} %`
 const round = (value: number) => Math.round(100 * value) / 100
+
+/** Undefined without values. */
+function quantileOf(values: readonly number[], share: number): number | undefined {
+  const sorted = values.toSorted((a, b) => a - b)
+  return sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))]
+}
