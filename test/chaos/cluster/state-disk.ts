@@ -17,11 +17,18 @@ export interface StateDisk {
   remove(): void
 }
 
-/** The folder of this process; those of processes that have died are removed. */
+const mounted = new Set<string>()
+
+/** The folder of this process, removed when it exits; those of processes that were killed are removed. */
 export function chaosFolder(): string {
-  removeStale()
   const folder = join(tmpdir(), `eldr-chaos-${process.pid}`)
-  mkdirSync(folder, { recursive: true })
+  if (existsSync(folder)) return folder
+  removeStale()
+  mkdirSync(folder)
+  process.once('exit', () => {
+    for (const place of mounted) unmount(place)
+    rmSync(folder, { recursive: true, force: true })
+  })
   return folder
 }
 
@@ -33,6 +40,7 @@ export function createStateDisk(parent: string, name: string): StateDisk {
   } catch {
     return { folder, remove: () => rmSync(folder, { recursive: true, force: true }) }
   }
+  mounted.add(folder)
   const filler = join(folder, 'filler')
   return {
     folder,
@@ -49,6 +57,7 @@ export function createStateDisk(parent: string, name: string): StateDisk {
     },
     remove() {
       unmount(folder)
+      mounted.delete(folder)
       rmSync(folder, { recursive: true, force: true })
     },
   }
