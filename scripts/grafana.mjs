@@ -3,7 +3,10 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { dashboard } from './grafana/dashboard.mjs'
 
 const file = new URL('../deploy/grafana/eldr.json', import.meta.url)
-const text = `${JSON.stringify(dashboard(), null, 2)}\n`
+// One line per panel: indentation would double its size.
+const { panels, ...rest } = dashboard()
+const lines = panels.map(panel => JSON.stringify(panel)).join(',\n')
+const text = `${JSON.stringify(rest).slice(0, -1)},"panels":[\n${lines}\n]}\n`
 
 if (!process.argv.includes('--check')) writeFileSync(file, text)
 else if (!existsSync(file) || readFileSync(file, 'utf8') !== text) {

@@ -105,6 +105,19 @@ describe('POST /eldr/artifact', () => {
     await cluster.idle()
   })
 
+  it('reports that an uploaded artifact cannot be saved, and changes nothing', async () => {
+    await start({ config: { routing: { policy: 'eldr', artifact: two } } })
+    const before = await routing()
+    const usual = process.env['TMPDIR']
+    process.env['TMPDIR'] = join(folder.path, 'nowhere')
+    const answer = await call(cluster, 'POST', '/eldr/artifact', readFileSync(three)).finally(() =>
+      usual === undefined ? delete process.env['TMPDIR'] : (process.env['TMPDIR'] = usual),
+    )
+    expect(errorOf(answer)).toBe('507 ELDR_ARTIFACT_UNSAVED')
+    expect(answer.json.error.message).toContain('ELDR_FILE_UNWRITABLE')
+    expect(await routing()).toEqual(before)
+  })
+
   it('reports why a broken artifact cannot be used, and changes nothing', async () => {
     await start({ config: { routing: { policy: 'eldr', artifact: two } } })
     const before = await routing()

@@ -223,6 +223,12 @@ describe('successful requests', () => {
       headers: { 'content-type': 'application/octet-stream' },
     })
     await ask('PUT', '/eldr/policy', 400, { body: {} })
+    const usual = process.env['TMPDIR']
+    process.env['TMPDIR'] = `${folder.path}/nowhere`
+    await ask('POST', '/eldr/artifact', 507, {
+      body: 'no artifact',
+      headers: { 'content-type': 'application/octet-stream' },
+    }).finally(() => (usual === undefined ? delete process.env['TMPDIR'] : (process.env['TMPDIR'] = usual)))
   })
 
   it('run experiments', async () => {

@@ -4,6 +4,7 @@ import type { Registry } from '../../cluster/registry.ts'
 import type { RequestLookup } from '../control/admin/admin-context.ts'
 import type { SourceMemory, SourceName } from '../discovery/source.ts'
 import type { RoutingChange } from '../routing/routing-control.ts'
+import type { ReplicaMemory } from '../scale/replicas/replicas.ts'
 
 /** Of a gateway that serves the requests of other processes (`scale/processes/`). */
 export interface Hosting {
@@ -25,6 +26,8 @@ export interface Continuity {
   readonly artifactShownAs?: string
   /** Memory of a discovery source that outlives this process. */
   memoryOf(source: SourceName): SourceMemory
+  /** Changes that wait for the replicas' store. */
+  readonly replicaMemory: ReplicaMemory
   levelChanged(): void
   routingChanged(change: RoutingChange): void
 }

@@ -51,6 +51,7 @@ export class KeptState {
       artifactLoaded: (path, shownAs) => this.artifacts.loaded(resolve(path), shownAs),
       artifactShownAs: saved.artifact?.shownAs,
       memoryOf: source => this.#discovery.of(source),
+      replicaMemory: { pending: saved.pending ?? {}, pendingChanged: pending => save({ pending }) },
       levelChanged: () => {
         levelChanged?.()
         if (this.#level !== undefined) save(levelOf(this.#level.view()))

@@ -188,7 +188,14 @@ export async function startGateway(
     if (kind === 'forgotten') insight.pace.forget(id)
   })
   const replicas = await orCleanUp(() =>
-    readyReplicas(settings.replicas, { tracker, registry, log, rateLimitedLog }),
+    readyReplicas(settings.replicas, {
+      tracker,
+      registry,
+      log,
+      rateLimitedLog,
+      memory: continuity?.replicaMemory,
+      artifact: settings.routing.artifact,
+    }),
   )
   const decisions = new Decisions({
     metrics,

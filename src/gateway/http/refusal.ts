@@ -157,6 +157,11 @@ export const REFUSALS = {
     type: 'server_error',
     message: 'The deadline set by the client has passed.',
   },
+  ELDR_ARTIFACT_UNSAVED: {
+    status: 507,
+    type: 'server_error',
+    message: 'The gateway cannot save the artifact: its temporary folder is full or read-only.',
+  },
 } as const satisfies Record<string, RefusalKind>
 
 export type RefusalCode = keyof typeof REFUSALS

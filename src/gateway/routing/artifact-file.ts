@@ -2,17 +2,26 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { EldrError } from '../../errors.ts'
 
 /** Name for people of an artifact that has no path. */
 export const SENT = 'the artifact that was sent'
 
+/** Throws ELDR_FILE_UNWRITABLE if the disk is full. */
 export async function asFile<T>(artifact: Uint8Array, use: (path: string) => Promise<T>): Promise<T> {
-  const folder = await mkdtemp(join(tmpdir(), 'eldr-'))
+  let folder: string | undefined
   try {
-    const path = join(folder, 'artifact.safetensors')
-    await writeFile(path, artifact, { mode: 0o600 })
+    let path: string
+    try {
+      folder = await mkdtemp(join(tmpdir(), 'eldr-'))
+      path = join(folder, 'artifact.safetensors')
+      await writeFile(path, artifact, { mode: 0o600 })
+    } catch (cause) {
+      const found = cause instanceof Error ? cause.message : String(cause)
+      throw new EldrError('ELDR_FILE_UNWRITABLE', { file: tmpdir(), found, cause })
+    }
     return await use(path)
   } finally {
-    await rm(folder, { recursive: true, force: true })
+    if (folder !== undefined) await rm(folder, { recursive: true, force: true })
   }
 }

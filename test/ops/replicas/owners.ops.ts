@@ -174,4 +174,30 @@ describe('an artifact uploaded to one gateway', () => {
     expect((await routing()).policy).toBe('eldr')
     expect(await (await ask(second, 3)).text()).toContain('[DONE]')
   })
+
+  it('returns to a store that restarts empty, even if no owner is left that read its bytes', async () => {
+    for (const gateway of gateways) await replaceOwner(gateway)
+    await store.kill()
+    await store.start()
+    await until('its bytes in the store', async () => {
+      const keys = await store.ask('KEYS', 'eldr:artifact:*')
+      return Array.isArray(keys) && keys.length === 1
+    })
+    expect(await store.ask('EXISTS', 'eldr:changes')).toBe(1)
+  })
+})
+
+describe('a change that waits for the store', () => {
+  it('is not lost with its owner', async () => {
+    const [first, second] = gateways
+    const policyOf = async ({ get }: ProcessCluster) =>
+      (await get<{ routing: { policy: string } }>('/eldr/config')).routing.policy
+    store.hang()
+    expect((await call(first, 'PUT', '/eldr/policy', { policy: 'round_robin' })).status).toBe(200)
+    await replaceOwner(first)
+    expect(await policyOf(first)).toBe('round_robin')
+    store.goOn()
+    await until('it on the other gateway', async () => (await policyOf(second)) === 'round_robin')
+    expect(await policyOf(first)).toBe('round_robin')
+  })
 })

@@ -76,7 +76,7 @@ export function routingRoutes({ ctx, control, replicas }: AdminParts): AdminRout
   async function loadUploaded(body: Buffer) {
     const view = await asFile(body, path =>
       control.load(path, SENT).catch(refuseAs('ELDR_ARTIFACT_BAD', SENT)),
-    )
+    ).catch(refuseAs('ELDR_ARTIFACT_UNSAVED'))
     replicas?.loadedArtifact(view, '', { sent: body })
     return view
   }

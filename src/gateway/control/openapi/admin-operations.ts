@@ -159,7 +159,13 @@ export const ADMIN_OPERATIONS: readonly Operation[] = [
         'application/octet-stream': { schema: {} },
       },
     },
-    refuses: ['ELDR_ARTIFACT_BAD', 'ELDR_POLICY_LACKS', 'ELDR_EXPERIMENT_RUNNING', ...READ],
+    refuses: [
+      'ELDR_ARTIFACT_BAD',
+      'ELDR_ARTIFACT_UNSAVED',
+      'ELDR_POLICY_LACKS',
+      'ELDR_EXPERIMENT_RUNNING',
+      ...READ,
+    ],
   }),
   changesRouting({
     method: 'post',

@@ -47,9 +47,10 @@ export class KeptArtifact {
 
   /** Undefined if it cannot be copied: the next owner then reads the original file, if it still exists. */
   async #copy(path: string): Promise<string | undefined> {
-    const own = await mkdtemp(join(this.#folder(), 'eldr-'))
-    const copy = join(own, 'artifact.safetensors')
+    let own: string | undefined
     try {
+      own = await mkdtemp(join(this.#folder(), 'eldr-'))
+      const copy = join(own, 'artifact.safetensors')
       await copyFile(path, copy)
       return copy
     } catch (error) {
@@ -57,7 +58,7 @@ export class KeptArtifact {
         { err: error, artifact: path },
         'cannot copy the artifact: a restarted owner fails to start if the file is removed',
       )
-      await rm(own, { recursive: true, force: true })
+      if (own !== undefined) await rm(own, { recursive: true, force: true })
       return undefined
     }
   }

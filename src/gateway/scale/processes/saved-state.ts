@@ -42,6 +42,8 @@ export interface SavedState {
   readonly artifact?: SavedArtifact
   /** Number of clusters in force, which a refit may have changed. */
   readonly clusters?: number
+  /** Changes that the replicas' store does not have yet. */
+  readonly pending?: Readonly<Record<string, string>>
   /** `until`: Date.now() at which a temporary level ends. */
   readonly logLevel?: { readonly level: LogLevel; readonly until?: number }
   /** Metrics of processes that have exited. */

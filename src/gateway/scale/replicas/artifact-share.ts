@@ -20,6 +20,8 @@ export interface ArtifactShareOptions {
   readonly keptMs: number
   readonly ask: (command: readonly (string | Buffer)[]) => Promise<unknown>
   readonly load: (path: string, shownAs?: string) => Promise<unknown>
+  /** File of the artifact that this process started with, such as the last owner's copy. */
+  readonly startedWith?: string
 }
 
 /** No artifact is larger. */
@@ -52,6 +54,17 @@ export class ArtifactShare {
     const { sha256, bytes } = this.#stored
     const renewed = await ask(['PEXPIRE', this.#key(sha256), String(keptMs)])
     if (renewed !== 1) await ask(['SET', this.#key(sha256), bytes, 'PX', String(keptMs)])
+  }
+
+  /**
+   * Keeps the bytes of the artifact in force, so that this process restores them if the store loses them. It
+   * has not read them if an earlier process of this gateway did.
+   */
+  async keep({ sha256 }: SharedArtifact): Promise<void> {
+    const { startedWith } = this.#options
+    if (this.#stored?.sha256 === sha256 || startedWith === undefined) return
+    const bytes = await this.#readIfSmall(startedWith).catch(() => undefined)
+    if (bytes !== undefined && hashOf(bytes) === sha256) this.#stored = { sha256, bytes }
   }
 
   /** Loads another replica's artifact. Rejects with a reason for people if it is not available. */

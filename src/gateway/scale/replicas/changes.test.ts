@@ -6,9 +6,10 @@ import { StoreRefusal } from './store-session.ts'
  * A fake store. The two scripts are tested on a real one (test/ops/replicas); this tests what a replica does
  * with the replies.
  */
-function start(stored: Record<string, string>) {
+function start(stored: Record<string, string>, pending: Fields = {}) {
   const state = { stored, writes: 0, full: false }
   const [applied, refused]: [Fields[], string[]] = [[], []]
+  const saved: Fields[] = []
   const changes = new SharedChanges({
     key: 'k',
     channel: 'c',
@@ -16,6 +17,8 @@ function start(stored: Record<string, string>) {
     notice: () => Buffer.of(1),
     refused: why => void refused.push(why),
     apply: async fields => void applied.push(fields),
+    pending,
+    pendingChanged: waiting => void saved.push(waiting),
     async ask([command, script, , , , , , version, ...fields]) {
       if (command === 'TIME') return [Buffer.from('1'), Buffer.from('0')]
       if (command === 'HGET')
@@ -40,10 +43,24 @@ function start(stored: Record<string, string>) {
   const done = async () => {
     for (let turn = 0; turn < 20; turn++) await new Promise(setImmediate)
   }
-  return { changes, state, applied, refused, done }
+  return { changes, state, applied, refused, saved, done }
 }
 
 describe('shared changes', () => {
+  it('that wait for the store are saved, and stored by the next process', async () => {
+    const first = start({ version: '5', policy: 'jsq' })
+    first.state.full = true
+    first.changes.made({ policy: 'union' })
+    await first.done()
+    expect(first.saved).toEqual([{ policy: 'union' }])
+    const second = start({ version: '5', policy: 'jsq' }, first.saved[0])
+    second.changes.sync()
+    await second.done()
+    expect(second.state.stored).toMatchObject({ policy: 'union' })
+    expect(second.applied).toEqual([{ policy: 'union' }])
+    expect(second.saved).toEqual([{}])
+  })
+
   it('are applied once per version', async () => {
     const { changes, applied, done } = start({ version: '5', policy: 'jsq' })
     changes.sync()

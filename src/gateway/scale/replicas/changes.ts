@@ -24,6 +24,10 @@ export interface ChangesOptions {
   readonly apply: (fields: Fields) => Promise<void>
   /** Called when the store refuses a command. */
   readonly refused: (why: string) => void
+  /** Changes that an earlier process made and could not store. */
+  readonly pending?: Fields
+  /** Called with all changes that are not in the store, whenever they change. */
+  readonly pendingChanged?: (pending: Fields) => void
 }
 
 const VERSION = 'version'
@@ -56,6 +60,7 @@ export class SharedChanges {
 
   constructor(options: ChangesOptions) {
     this.#options = options
+    this.#pending = new Map(Object.entries(options.pending ?? {}))
   }
 
   get version(): number {
@@ -79,6 +84,7 @@ export class SharedChanges {
    */
   claim(fields: Fields): void {
     for (const [name, value] of Object.entries(fields)) this.#pending.set(name, value)
+    this.#pendingChanged()
   }
 
   /** Reads, writes and applies; once more if called meanwhile. */
@@ -138,6 +144,11 @@ export class SharedChanges {
     const pending = new Map(this.#pending)
     await this.#script(WRITE, Object.fromEntries(pending), this.#version)
     for (const [name, value] of pending) if (this.#pending.get(name) === value) this.#pending.delete(name)
+    this.#pendingChanged()
+  }
+
+  #pendingChanged(): void {
+    this.#options.pendingChanged?.(Object.fromEntries(this.#pending))
   }
 
   #target(): Fields {

@@ -18,7 +18,7 @@ export interface PolicyChange {
 export interface GatewayChangesOptions {
   readonly registry: Pick<Registry, 'drain' | 'undrain'>
   readonly control: Pick<RoutingControl, 'view' | 'setPolicy' | 'refit'>
-  readonly artifacts: Pick<ArtifactShare, 'take'>
+  readonly artifacts: Pick<ArtifactShare, 'take' | 'keep'>
   /** Told of the hold of live recalibration that is in force, or of none. */
   readonly held: (hold: AdaptHold | undefined) => void
 }
@@ -109,8 +109,9 @@ export class GatewayChanges {
     if (field === undefined) return
     const target = sharedArtifactIn(field)
     if (target === undefined) throw new Error(INVALID_FIELD)
-    if (target.sha256 !== this.#options.control.view().artifact?.sha256)
-      await this.#options.artifacts.take(target)
+    const { artifacts, control } = this.#options
+    if (target.sha256 !== control.view().artifact?.sha256) await artifacts.take(target)
+    else await artifacts.keep(target)
   }
 
   #applyHold(field: string | undefined): void {

@@ -13,7 +13,7 @@ import type { AdaptHold } from '../../routing/adapt-hold.ts'
 import type { RoutingControl, RoutingView } from '../../routing/routing-control.ts'
 import type { Router } from '../../routing/router.ts'
 import { ArtifactShare } from './artifact-share.ts'
-import { SharedChanges } from './changes.ts'
+import { type Fields, SharedChanges } from './changes.ts'
 import { fieldsOf, GatewayChanges, type PolicyChange } from './gateway-changes.ts'
 import { LoadSharing } from './load-sharing.ts'
 import { decode, encode, type Message, type Sender } from './messages.ts'
@@ -33,6 +33,16 @@ export interface ReplicaParts {
   readonly registry: Registry
   readonly log: Log
   readonly rateLimitedLog: RateLimitedLog
+  /** Outlives this process. Undefined in a single process. */
+  readonly memory?: ReplicaMemory
+  /** File of the artifact that the gateway starts with. */
+  readonly artifact?: string
+}
+
+/** Changes by operators that are not in the store yet. */
+export interface ReplicaMemory {
+  readonly pending: Fields
+  pendingChanged(pending: Fields): void
 }
 
 /** How long a shutdown waits for a store that does not respond. */
@@ -97,7 +107,7 @@ export class Replicas {
       changesKeptMs: keptMs,
       artifactBytes: maxBytes,
     } = this.#settings
-    const { registry } = this.#parts
+    const { registry, memory, artifact: startedWith } = this.#parts
     const channel = this.#channel
     const ask = (command: readonly (string | Buffer)[]) => this.#link!.ask(command)
     const artifacts = new ArtifactShare({
@@ -106,6 +116,7 @@ export class Replicas {
       keptMs,
       ask,
       load: (path, shownAs) => control.load(path, shownAs),
+      startedWith,
     })
     const gateway = new GatewayChanges({ registry, control, artifacts, held })
     const changes = new SharedChanges({
@@ -116,6 +127,8 @@ export class Replicas {
       notice: () => encode({ kind: 'changed', from: this.#self }),
       refused: why => this.#ignored('refused', why),
       apply: async fields => this.#applied(await gateway.apply(fields)),
+      pending: memory?.pending,
+      pendingChanged: pending => memory?.pendingChanged(pending),
     })
     this.#artifacts = artifacts
     this.#gateway = gateway
