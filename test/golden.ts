@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs'
+import { gunzipSync } from 'node:zlib'
 
 /** Values computed by NumPy and SciPy in test/golden/numerics/make.py. */
 export interface Golden {
@@ -33,5 +34,5 @@ export interface Golden {
 }
 
 export const golden = JSON.parse(
-  readFileSync(new URL('golden/numerics/numerics.json', import.meta.url), 'utf8'),
+  gunzipSync(readFileSync(new URL('golden/numerics/numerics.json.gz', import.meta.url))).toString('utf8'),
 ) as Golden

@@ -2,14 +2,15 @@
 only to change them.
 
     python3 -m venv .venv && .venv/bin/pip install -r bench/requirements.txt
-    .venv/bin/python test/golden/numerics/make.py             # numerics.json; lab16.json too where the lab traces are found
+    .venv/bin/python test/golden/numerics/make.py             # numerics.json.gz; lab16.json too where the lab traces are found
     .venv/bin/python test/golden/numerics/make.py --traces DIR
 
-All inputs are in numerics.json beside the expected values, and are exact in float32. A cosine is dot/√(|x|²·|y|²), rounded to float32
+All inputs are in numerics.json.gz beside the expected values, and are exact in float32. A cosine is dot/√(|x|²·|y|²), rounded to float32
 before it is ranked: values that are equal in exact arithmetic then tie whatever the order of the operations, and the radix sort under
 test ranks float32 as well. `float64` next to a ρ is the same without that rounding."""
 
 import argparse
+import gzip
 import hashlib
 import json
 from pathlib import Path
@@ -299,7 +300,11 @@ def write(name: str, value: dict) -> None:
             return "[\n" + ",\n".join(inner + json.dumps(x, ensure_ascii=False, allow_nan=False) for x in v) + f"\n{indent}]"
         return json.dumps(v, ensure_ascii=False, allow_nan=False)
 
-    (HERE / name).write_text(lines(value, "") + "\n")
+    text = lines(value, "") + "\n"
+    if name.endswith(".gz"):  # without a time, so that the same values give the same bytes
+        (HERE / name).write_bytes(gzip.compress(text.encode(), mtime=0))
+    else:
+        (HERE / name).write_text(text)
     print(f"{name}: {(HERE / name).stat().st_size:,} bytes")
 
 
@@ -307,7 +312,7 @@ def main() -> None:
     args = argparse.ArgumentParser()
     args.add_argument("--traces", type=Path, default=TRACES, help="folder of the lab16 calibration traces")
     traces = args.parse_args().traces
-    write("numerics.json", numerics())
+    write("numerics.json.gz", numerics())
     if (traces / "lab16-task.calibration.safetensors").exists():
         write("lab16.json", lab16(traces))
     else:
