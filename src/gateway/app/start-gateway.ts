@@ -39,7 +39,7 @@ import { adaptationHost } from './adaptation-host.ts'
 import { DecodeReports } from './decode-reports.ts'
 import { localPlacementClient, type LocalPlacementClient } from '../routing/placement-client.ts'
 import { readyReplicas } from '../scale/replicas/start-replicas.ts'
-import { RetryBudget } from '../routing/retry-budget.ts'
+import { resumeBudget, RetryBudget } from '../routing/retry-budget.ts'
 import type { Router } from '../routing/router.ts'
 import type { RestartWatch } from '../../cluster/restart-watch.ts'
 import { OffThread } from '../routing/off-thread.ts'
@@ -251,7 +251,7 @@ export async function startGateway(
     shadow,
     adapt: adaptation,
   }))
-  const placement = localPlacementClient({ registry, router, budget })
+  const placement = localPlacementClient({ registry, router, budget, resumeBudget: resumeBudget() })
   const context: GatewayContext = {
     settings,
     registry,

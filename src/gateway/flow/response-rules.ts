@@ -6,6 +6,7 @@ import type { WorkerSpec } from '../../cluster/worker.ts'
 import type { EngineAdapter } from '../engines/engine.ts'
 import { type ReplyHeaders, UpstreamFailure } from '../upstream/upstreams.ts'
 import { CleanedEvents } from './cleaned-events.ts'
+import type { StreamTracker } from './resume/tracker.ts'
 import { isCompressed, readWhole } from './whole-response.ts'
 import { WholeEvents } from './whole-events.ts'
 
@@ -47,11 +48,13 @@ export class GenerationRules implements ResponseRules {
   readonly #engine: EngineAdapter
   readonly #worker: WorkerSpec
   readonly #wantsStream: boolean
+  readonly #tracker: StreamTracker | undefined
 
-  constructor(engine: EngineAdapter, worker: WorkerSpec, wantsStream: boolean) {
+  constructor(engine: EngineAdapter, worker: WorkerSpec, wantsStream: boolean, tracker?: StreamTracker) {
     this.#engine = engine
     this.#worker = worker
     this.#wantsStream = wantsStream
+    this.#tracker = tracker
   }
 
   accept(status: number, headers: ReplyHeaders): 'stream' | 'body' | UpstreamFailure {
@@ -61,11 +64,13 @@ export class GenerationRules implements ResponseRules {
     if (!streams && (this.#wantsStream || !type.startsWith('application/json')))
       return new UpstreamFailure('garbage', `a response of type ${type}`)
     if (!streams) return 'body'
+    this.#tracker?.head(headers)
     // The gateway did not ask for compression, and a stream must be inspected.
     return isCompressed(headers) ? new UpstreamFailure('garbage', 'a compressed stream') : 'stream'
   }
 
   streamEvents(): StreamEvents {
+    if (this.#tracker !== undefined) return this.#tracker.streamEvents()
     const { event } = this.#engine.privateFields
     return event.length === 0 ? new WholeEvents() : new CleanedEvents(event)
   }

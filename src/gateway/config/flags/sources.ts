@@ -235,6 +235,7 @@ export const SOURCES: readonly Source[] = [
     'delay before the first retry (default: 50)',
   ),
   flag('--disable-retries', 'retries.max', flagSwitch(0), 'the same as --retry-max-retries 0'),
+  flag('--disable-resume', 'resume.enabled', flagSwitch(false), 'do not resume streams whose worker fails'),
   flag(
     '--cb-failure-threshold <n>',
     'breaker.consecutiveFailures',

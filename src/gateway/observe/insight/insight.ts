@@ -107,8 +107,9 @@ class PaceReporter implements RequestListener {
     this.#startedMs = startedMs
   }
 
-  firstByte({ policy, streamed, firstByteMs }: Attempt): void {
-    if (policy !== undefined && streamed) this.#pace.firstByte(policy, firstByteMs - this.#startedMs)
+  firstByte({ policy, streamed, firstByteMs, resumes }: Attempt): void {
+    if (policy !== undefined && streamed && !resumes)
+      this.#pace.firstByte(policy, firstByteMs - this.#startedMs)
   }
 
   attemptEnded({ worker, policy, tokenMs, startedMs, endedMs }: Attempt, { kind }: AttemptEnd): void {
