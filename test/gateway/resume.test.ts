@@ -1,5 +1,6 @@
 /** A decode worker fails in mid-stream and another one goes on: the client sees events of one response. */
 import { afterEach, describe, expect, it } from 'vitest'
+import type { StoryView } from '../../src/gateway/observe/insight/wire.ts'
 import type { Fault } from '../fake-worker/index.ts'
 import { type Cluster, type ClusterOptions, eventsOf, startCluster } from './cluster.ts'
 import { eventually, metric, stopCluster, watchTicketMetrics } from './watching.ts'
@@ -133,6 +134,23 @@ describe('a resumed stream', () => {
     expect(await ask(COMPLETION)).toEqual(whole)
     expect(await resumed('reset')).toBe(1)
     expect(await metric(cluster, 'eldr_retries_total')).toBe(1)
+  })
+
+  it('is in the story of its request', async () => {
+    await start()
+    strike({ kind: 'reset', after: 'tokens', tokens: 5 })
+    await ask(COMPLETION)
+    const story = async () =>
+      ((await (await fetch(`${cluster.url}/eldr/requests/one`)).json()) as { story: StoryView }).story
+    await eventually(async () => (await story()).endMs !== undefined, 'the end of the request')
+    const { legs, ...told } = await story()
+    expect(told).toMatchObject({ outcome: 'ok', resumes: 1, pauseMs: expect.any(Number) as number })
+    expect(legs.map(({ leg, outcome, tokens }) => [leg, outcome, tokens])).toEqual([
+      ['prefill', 'handed_off', undefined],
+      ['decode', 'failed', 5],
+      ['prefill', 'handed_off', undefined],
+      ['decode', 'served', 7],
+    ])
   })
 
   it('asks the next worker for the rest only', async () => {

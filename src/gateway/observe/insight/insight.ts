@@ -7,6 +7,7 @@ import type {
   Outcome,
   RequestListener,
   RequestObserver,
+  Resumed,
 } from '../request-observer.ts'
 import type { ClientRequest } from '../../http/client-request.ts'
 import { FitWatch } from './fit-watch.ts'
@@ -74,6 +75,14 @@ class StoryWriter implements RequestListener {
     const why = end.kind === 'failed' ? publicReason(end.cause, end.why) : undefined
     const hasTokens = attempt.servesClient && end.kind !== 'fault'
     this.#leg(attempt)?.ended(end.kind, hasTokens ? attempt.tokens : undefined, why)
+  }
+
+  resumed({ pauseMs }: Resumed): void {
+    this.#story.resumed(pauseMs)
+  }
+
+  notResumed(why: string): void {
+    this.#story.notResumed(why)
   }
 
   #leg(of: Attempt): LegStory | undefined {
