@@ -31,6 +31,9 @@ export const NOT_RESUMED = [
 ] as const
 export type NotResumed = (typeof NOT_RESUMED)[number]
 
+/** Of an id in JSON, with its comma. */
+const LEAST_BYTES = 2
+
 /** Members that all events of a stream share. */
 export interface StreamHead {
   readonly id: unknown
@@ -41,9 +44,6 @@ export interface StreamHead {
 export class Progress {
   readonly ids: number[] = []
   head: StreamHead | undefined
-  /** JSON, with brackets. */
-  promptIds: string | undefined
-  promptTokens = 0
   /** The finish reason was sent. */
   finished = false
   usageSent = false
@@ -51,6 +51,10 @@ export class Progress {
   obstacle: NotResumed | undefined
   readonly #maxTokens: number
   readonly #overlapBytes: number
+  #promptIds: Buffer | undefined
+  #promptTokens: number | undefined
+  /** At least as many as there are. */
+  #mostPromptTokens = 0
   /** Tokens up to the last event with text. */
   #textTokens = 0
   /** For each event with text: tokens so far, and bytes of text so far. Kept only with stop strings. */
@@ -70,7 +74,10 @@ export class Progress {
   added(textBytes: number): void {
     if (this.obstacle !== undefined) return void (this.ids.length = 0)
     const count = this.ids.length
-    if (this.promptTokens + count > this.#maxTokens) return this.drop('too_long')
+    if (this.#mostPromptTokens + count > this.#maxTokens) {
+      this.#mostPromptTokens = this.promptTokens
+      if (this.#mostPromptTokens + count > this.#maxTokens) return this.drop('too_long')
+    }
     if (textBytes === 0) return
     this.#textTokens = count
     if (this.#overlapBytes === 0) return
@@ -78,11 +85,25 @@ export class Progress {
     this.#marks.push(count, this.#textBytes)
   }
 
-  prompt(ids: string): void {
-    this.promptIds = ids
-    this.promptTokens = 1
-    for (let at = ids.indexOf(','); at >= 0; at = ids.indexOf(',', at + 1)) this.promptTokens++
-    if (this.promptTokens > this.#maxTokens) this.drop('too_long')
+  /** `ids`: a JSON list, of which the bytes are kept. */
+  prompt(ids: Buffer): void {
+    if (this.obstacle !== undefined) return
+    this.#promptIds = Buffer.from(ids)
+    // Counting costs more than all else that is done with a long prompt, so it waits until it matters.
+    this.#promptTokens = undefined
+    this.#mostPromptTokens = ids.length / LEAST_BYTES
+    if (this.#mostPromptTokens > this.#maxTokens) this.#mostPromptTokens = this.promptTokens
+    if (this.#mostPromptTokens > this.#maxTokens) this.drop('too_long')
+  }
+
+  /** JSON, with brackets; undefined if it is not known. */
+  get promptIds(): string | undefined {
+    return this.#promptIds?.toString('latin1').replaceAll(/\s/g, '')
+  }
+
+  get promptTokens(): number {
+    this.#promptTokens ??= (this.promptIds?.match(/\d+/g) ?? []).length
+    return this.#promptTokens
   }
 
   /** Gives up; the first reason counts. */
@@ -90,7 +111,7 @@ export class Progress {
     this.obstacle ??= why
     this.ids.length = 0
     this.#marks.length = 0
-    this.promptIds = undefined
+    this.#promptIds = undefined
   }
 
   /**

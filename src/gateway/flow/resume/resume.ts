@@ -137,7 +137,7 @@ class Resuming {
       this.#tracker.seam = { progress, cut, promptIds: undefined, toChat: false, keepsIds }
       return { request, path }
     }
-    const promptIds = `${progress.promptIds!.replaceAll(/\s/g, '').slice(0, -1)},${progress.ids.slice(0, cut).join()}]`
+    const promptIds = `${progress.promptIds!.slice(0, -1)},${progress.ids.slice(0, cut).join()}]`
     const body = this.#resumption.continuation(request, promptIds, cut)
     const toChat = request.api === 'chat'
     this.#tracker.seam = { progress, cut, promptIds, toChat, keepsIds }

@@ -9,10 +9,12 @@ import type { Progress, StreamHead } from './progress.ts'
 
 /** The first event has the ids of the prompt. A larger one fails the stream. */
 const MAX_EVENT_BYTES = 16 << 20
-const [SPACE, LOWER_N, LOWER_U, LOWER_L] = [0x20, 0x6e, 0x75, 0x6c]
+const [SPACE, CLOSE_LIST, LOWER_N, LOWER_U, LOWER_L] = [0x20, 0x5d, 0x6e, 0x75, 0x6c]
 const NULL_BYTES = 4
 /** A string in JSON contains no quote without a backslash, so these are never part of a text. */
-const PROMPT_IDS = /"prompt_token_ids":(\[[\d,\s]*\])/
+const PROMPT_KEY = Buffer.from('"prompt_token_ids":[')
+const NULL = Buffer.from('null')
+const IDS_KEY = 'token_ids":'
 const LISTS = /("(?:prompt_)?token_ids":)\[[\d,\s]*\]/g
 
 /** The members of an event that are read. */
@@ -69,30 +71,46 @@ export class TokenEvents implements StreamEvents {
     return this.#parsed(passed)
   }
 
-  #parsed(bytes: Buffer): Buffer {
-    const events = bytes.toString('latin1').split(/(?<=\n\r?\n)/)
+  #parsed(passed: Buffer): Buffer {
+    const bytes = this.#withoutPrompt(passed)
+    const latin1 = bytes.toString('latin1')
+    const isWhole = latin1.indexOf('\n\n') === latin1.length - 2
+    const events = isWhole ? [latin1] : latin1.split(/(?<=\n\r?\n)/)
     for (const event of events) this.#read(event)
-    return this.#keepsIds ? bytes : Buffer.from(events.join('').replaceAll(LISTS, '$1null'), 'latin1')
+    if (this.#keepsIds) return passed
+    const cleaned = latin1.includes(IDS_KEY) ? latin1.replaceAll(LISTS, '$1null') : latin1
+    return cleaned === latin1 ? bytes : Buffer.from(cleaned, 'latin1')
+  }
+
+  /** They may be many: they are cut out before anything else is read. */
+  #withoutPrompt(bytes: Buffer): Buffer {
+    const at = bytes.indexOf(PROMPT_KEY)
+    const close = at < 0 ? -1 : bytes.indexOf(CLOSE_LIST, at)
+    if (close < 0) return bytes
+    const open = at + PROMPT_KEY.length - 1
+    this.#progress.prompt(bytes.subarray(open, close + 1))
+    return Buffer.concat([bytes.subarray(0, open), NULL, bytes.subarray(close + 1)])
   }
 
   #read(event: string): void {
     const from = event.indexOf('data:')
-    const data = event.slice(from + 5).trim()
-    if (from < 0 || data === '[DONE]') return
-    const prompt = PROMPT_IDS.exec(event)?.[1]
-    if (prompt !== undefined && prompt.length > 2) this.#progress.prompt(prompt)
-    const read = parsedEvent(data.replace(PROMPT_IDS, '"prompt_token_ids":null'))
-    const textBytes = read === undefined ? undefined : readEvent(this.#progress, read)
-    if (read === undefined) this.#progress.drop('no_ids')
-    else if (textBytes !== undefined && prompt === undefined && !read.usage)
-      this.#shape = EventShape.of(event)
+    if (from < 0) return
+    const data = event.slice(from + 5)
+    if (data.trim() === '[DONE]') return
+    const read = parsedEvent(data)
+    if (read === undefined) return this.#progress.drop('no_ids')
+    const textBytes = readEvent(this.#progress, read)
+    if (textBytes !== undefined && !read.usage) this.#shape ??= EventShape.of(event)
   }
 }
+
+const NOT_ASCII = /[\x80-\xff]/
 
 /** `latin1`: the bytes of the event. Undefined if it is not an object. */
 function parsedEvent(latin1: string): TokenEvent | undefined {
   try {
-    const value = JSON.parse(Buffer.from(latin1, 'latin1').toString()) as unknown
+    const text = NOT_ASCII.test(latin1) ? Buffer.from(latin1, 'latin1').toString() : latin1
+    const value = JSON.parse(text) as unknown
     return value !== null && typeof value === 'object' ? (value as TokenEvent) : undefined
   } catch {
     return undefined
