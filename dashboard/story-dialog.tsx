@@ -73,6 +73,7 @@ function closeOutside(event: MouseEvent): void {
 
 function Legs({ story }: { story: StoryView }) {
   const { legs, startedMs, firstMs, endMs, outcome, status, promptTokens, stream, maxTokens, route } = story
+  const { resumes, pauseMs, notResumed } = story
   const lastMs = Math.max(
     endMs ?? 0,
     ...legs.map(({ toMs, firstMs: first, fromMs }) => toMs ?? first ?? fromMs),
@@ -93,6 +94,7 @@ function Legs({ story }: { story: StoryView }) {
               ? 'running'
               : `${OUTCOMES[outcome] ?? outcome}${status === undefined ? '' : ` (${status})`}`
           }
+          note={notResumed === undefined ? undefined : `not resumed: ${notResumed}`}
           fact="outcome"
         />
         <Fact
@@ -115,6 +117,9 @@ function Legs({ story }: { story: StoryView }) {
               : `${number(decode.tokens)} ${stream === true ? 'events' : 'tokens'}`
           }
         />
+        {resumes !== undefined && (
+          <Fact name="Resumed" value={`${number(resumes)} ×`} note={`longest pause ${time(pauseMs)}`} />
+        )}
         <Fact name="Total" value={time(endMs)} />
       </dl>
       <h3>Legs</h3>

@@ -90,6 +90,7 @@ export function requestOf(promptIds: ArrayLike<number>, changes: Partial<Generat
     topP: 1,
     seed: undefined,
     row: undefined,
+    generated: 0,
     keepForDecode: false,
     remote: undefined,
     recordDecode: false,

@@ -24,6 +24,8 @@ export interface Generation {
   readonly seed: number | undefined
   /** Replay: the trace row that this request follows; undefined: chosen by the hash of the first block. */
   readonly row: number | undefined
+  /** How many of the last prompt tokens were generated before, by a worker that failed. */
+  readonly generated: number
   /** Prefill leg: if it ends because of its length, its blocks stay under a lease. */
   readonly keepForDecode: boolean
   /** Decode leg: KV to fetch before the first step. */
@@ -250,9 +252,9 @@ export interface Tokenizer {
   tokenString(id: number): string
   /**
    * Decodes generated tokens one by one: special tokens give no text, and incomplete characters are held
-   * back.
+   * back. `before`: the prompt, whose ids may end inside a character.
    */
-  stream(): TextStream
+  stream(before?: ArrayLike<number>): TextStream
   /** Applies the chat template, ready for the assistant’s turn. */
   chat(messages: readonly ChatMessage[]): Int32Array
 }

@@ -3,6 +3,8 @@
 import { promptTokenIds } from './tokens.mjs'
 
 export const MAX_MODEL_LEN = 131_072
+/** Id of the first token of a response; the next ones follow. All have five digits. */
+export const FIRST_ID = 50_000
 const CREATED = 1_790_000_000 // constant, so that bodies can be compared
 
 /** @param {unknown} value */
@@ -113,21 +115,27 @@ export function completionBody({ id, model, isChat, prompt, tokens, kv, more = '
 
 /**
  * The events of a stream: token events of about 220 bytes, in two halves around the token's text.
- * @param {{id: string, model: string, isChat: boolean}} answer
+ * `ids`: of the prompt, if asked for.
+ * @param {{id: string, model: string, isChat: boolean, ids?: number[]}} answer
  */
-export function streamTexts({ id, model, isChat }) {
+export function streamTexts({ id, model, isChat, ids }) {
   const object = isChat ? 'chat.completion.chunk' : 'text_completion'
   const start = `data: {"id":"${id}","object":"${object}","created":${CREATED},"model":"${model}","choices":[`
   const [before, after] = isChat ? ['{"index":0,"delta":{"content":"', '"}'] : ['{"index":0,"text":"', '"']
   /** @param {string} reason */
-  const end = reason => `${after},"logprobs":null,"finish_reason":${reason},"token_ids":null}]}\n\n`
-  const role = `${start}{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]}\n\n`
+  const end = reason => `${after},"logprobs":null,"finish_reason":${reason},`
+  const role = `${start}{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]`
+  const prompt = ids === undefined ? '' : `"prompt_token_ids":${json(ids)}`
+  const noPrompt = ids === undefined || isChat ? '' : '"prompt_token_ids":null,'
+  /** @param {number} n */
+  const idOf = n => `"token_ids":${ids === undefined ? 'null' : `[${FIRST_ID + n}]`}}]}\n\n`
   return {
     /** A chat stream starts with an event without a token. */
-    opening: isChat ? role : '',
+    opening: isChat ? `${role}${prompt === '' ? '' : `,${prompt}`}}\n\n` : '',
     before: start + before,
-    after: end('null'),
-    afterLast: end('"length"'),
+    /** After the text of token n. The first of a completion has the ids of the prompt. @param {number} n */
+    after: (n, isFirst = false, isLast = false) =>
+      end(isLast ? '"length"' : 'null') + (isFirst && noPrompt !== '' ? `${prompt},` : noPrompt) + idOf(n),
     /** @param {number} prompt @param {number} tokens @param {number} [cached] */
     usage: (prompt, tokens, cached) => `${start}],"usage":${usageText(prompt, tokens, cached)}}\n\n`,
   }

@@ -53,6 +53,7 @@ export class FakeWorker extends Watched {
       prefillMs: options.prefillMs ?? 0,
       firstTokenMs: options.firstTokenMs ?? 0,
       gapMs: options.gapMs ?? 0,
+      tokenIds: options.tokenIds ?? false,
       tokens: options.tokens ?? 16,
       recordLimit: options.recordLimit ?? 10_000,
       cachedTokens: options.cachedTokens,

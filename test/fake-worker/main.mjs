@@ -19,6 +19,7 @@ const { values } = parseArgs({
     'first-token-ms': { type: 'string', default: '0' },
     'gap-ms': { type: 'string', default: '0' },
     tokens: { type: 'string', default: '16' },
+    'token-ids': { type: 'boolean', default: false },
     'until-stdin-ends': { type: 'boolean', default: false },
   },
 })
@@ -43,6 +44,7 @@ const worker = await startFakeWorker({
   firstTokenMs: Number(values['first-token-ms']),
   gapMs: Number(values['gap-ms']),
   tokens: Number(values.tokens),
+  tokenIds: values['token-ids'],
   recordLimit: 0,
   ...(values.counts === undefined ? {} : { counts: shapeOf(values.counts) }),
 })

@@ -4,6 +4,7 @@ import {
   complaint,
   completionBody,
   errorBody,
+  FIRST_ID,
   json,
   modelsBody,
   streamTexts,
@@ -102,14 +103,27 @@ function generate(worker, exchange) {
  */
 function stream(worker, exchange, { id, total, prompt, waitMs }) {
   const { settings } = worker
-  const texts = streamTexts({ id, model: settings.model, isChat: exchange.request.isChat })
+  const { json: body, isChat } = exchange.request
+  const ids = settings.tokenIds ? promptTokenIds(body) : []
+  const hasIds = settings.tokenIds && body.return_token_ids === true
+  // A prompt that ends with tokens of a response goes on with it.
+  const from = ids.length - ids.findLastIndex(each => each < FIRST_ID) - 1
+  const texts = streamTexts({ id, model: settings.model, isChat, ids: hasIds ? ids : undefined })
   const usage =
-    exchange.request.json.stream_options?.include_usage === true
+    body.stream_options?.include_usage === true
       ? texts.usage(prompt, total, settings.cachedTokens?.(exchange.request, prompt))
       : ''
   worker.tokens.add(prompt, 0)
   worker.engine.add(
-    new Stream(exchange, { texts, total, usage, gapMs: settings.gapMs, dueMs: performance.now() + waitMs }),
+    new Stream(exchange, {
+      texts,
+      total,
+      usage,
+      from,
+      hasIds,
+      gapMs: settings.gapMs,
+      dueMs: performance.now() + waitMs,
+    }),
   )
 }
 

@@ -26,22 +26,27 @@ export class Stream {
   #texts
   #before
   #after
+  #from
   #strikeAt
 
   /**
    * @param {import('./exchange.mjs').Exchange} exchange
-   * @param {{texts: Texts, total: number, gapMs: number, dueMs: number, usage: string}} plan
-   * usage: the final usage event if requested, else ''
+   * @param {{texts: Texts, total: number, gapMs: number, dueMs: number, usage: string, from: number,
+   *   hasIds: boolean}} plan
+   * usage: the final usage event if requested, else ''; from: number of its first token
    */
-  constructor(exchange, { texts, total, gapMs, dueMs, usage }) {
+  constructor(exchange, { texts, total, gapMs, dueMs, usage, from, hasIds }) {
     this.exchange = exchange
     this.total = total
     this.gapMs = gapMs
     this.dueMs = dueMs
     this.usage = usage
     this.#texts = texts
-    this.#before = `${(texts.before.length + TOKEN_CHARACTERS + texts.after.length).toString(16)}\r\n${texts.before}`
-    this.#after = `${texts.after}\r\n`
+    this.#from = from
+    const after = texts.after(from)
+    this.#before = `${(texts.before.length + TOKEN_CHARACTERS + after.length).toString(16)}\r\n${texts.before}`
+    /** Without ids all events are the same but for the text. */
+    this.#after = hasIds ? undefined : `${after}\r\n`
     this.#strikeAt = strikePoint(exchange.fault, total)
     this.packed = exchange.fault?.kind === 'gzip' && exchange.acceptsGzip
     exchange.startStream()
@@ -55,7 +60,10 @@ export class Stream {
     if (this.sent === this.#strikeAt) return this.#strike(wake)
     const n = this.sent++
     if (this.packed || n === 0 || n === this.total - 1) this.#sendRare(n)
-    else this.#write(this.#before + tokenText(n) + this.#after, wake)
+    else {
+      const token = this.#from + n
+      this.#write(this.#before + tokenText(token) + (this.#after ?? `${this.#texts.after(token)}\r\n`), wake)
+    }
     this.dueMs += this.gapMs
     if (this.sent < this.total) return true
     if (this.sent === this.#strikeAt) return this.#strike(wake)
@@ -68,8 +76,9 @@ export class Stream {
    * @param {number} n
    */
   #sendRare(n) {
-    const { opening, before, after, afterLast } = this.#texts
-    const event = before + tokenText(n) + (n === this.total - 1 ? afterLast : after)
+    const { opening, before, after } = this.#texts
+    const token = this.#from + n
+    const event = before + tokenText(token) + after(token, n === 0, n === this.total - 1)
     this.#send(n === 0 && opening !== '' ? [opening, event] : [event])
   }
 

@@ -29,6 +29,8 @@ export interface FakeWorkerOptions {
   readonly prefillMs?: number
   readonly firstTokenMs?: number
   readonly gapMs?: number
+  /** Sends ids with `return_token_ids`, and goes on after the tokens of a response in a prompt of ids. */
+  readonly tokenIds?: boolean
   /** Tokens of a response whose request sets no limit. */
   readonly tokens?: number
   /** A shape, or a function that returns the `eldr` object of a request: valid, invalid or undefined. */

@@ -76,7 +76,7 @@ export function createDecider({ policy, artifact, limits = NO_LIMITS }: DeciderO
     table,
     budget,
     admission: new Admission(limits),
-    placement: localPlacementClient({ registry, router, budget }),
+    placement: localPlacementClient({ registry, router, budget, resumeBudget: new RetryBudget(1) }),
   }
 }
 

@@ -15,6 +15,7 @@ const SUITES = [
   'fault-matrix',
   'framing',
   'official-clients',
+  'resume',
   'security',
   'serve',
   'slow-clients',

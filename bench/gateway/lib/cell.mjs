@@ -24,7 +24,7 @@ export async function startWorkers(row, { nice }) {
   const counts = role => (role === 'prefill' && row.counts ? ['--counts', row.counts] : [])
   const all = await Promise.all(
     ['prefill', 'prefill', 'decode', 'decode'].map(role =>
-      startWorker(['--role', role, ...counts(role)], nice),
+      startWorker(['--role', role, '--token-ids', ...counts(role)], nice),
     ),
   )
   const urls = all.map(({ url }) => url)

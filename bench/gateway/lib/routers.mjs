@@ -55,6 +55,8 @@ export function routers({ dist, against }) {
     // eldr logs each request by default and vllm-router is started without logs, so this column is the fair
     // comparison.
     'eldr-quiet': eldr('eldr, --log-level error', dist, '--log-level', 'error'),
+    // What the token ids cost that resumed streams need.
+    'eldr-resume': eldr('eldr, --resume', dist, '--resume'),
     'vllm-router': {
       label: `vllm-router ${versionOf(vllmRouter)}`,
       missing: existsSync(vllmRouter) ? undefined : 'not installed: run bench/gateway/install.sh',

@@ -43,7 +43,7 @@ import { localPlacementClient, type LocalPlacementClient } from '../routing/plac
 import type { OwnerParts } from '../scale/processes/owner-server.ts'
 import { OwnShare } from '../scale/replace/own-share.ts'
 import { readyReplicas } from '../scale/replicas/start-replicas.ts'
-import { RetryBudget } from '../routing/retry-budget.ts'
+import { resumeBudget, RetryBudget } from '../routing/retry-budget.ts'
 import type { Router } from '../routing/router.ts'
 import type { RestartWatch } from '../../cluster/restart-watch.ts'
 import { OffThread } from '../routing/off-thread.ts'
@@ -286,7 +286,7 @@ export async function startGateway(
     shadow,
     adapt: adaptation,
   }))
-  const placement = localPlacementClient({ registry, router, budget })
+  const placement = localPlacementClient({ registry, router, budget, resumeBudget: resumeBudget() })
   const lost = new LostWorkers(registry, budget)
   const share = hosting === undefined ? ownShare() : undefined
   const context: GatewayContext = {

@@ -83,6 +83,7 @@ describe('without any source', () => {
         requestMs: 1_800_000,
       },
       retries: { max: 2, budgetShare: 0.2, backoffMs: 50 },
+      resume: { enabled: false, maxPerRequest: 3, maxTokens: 32_768, sampled: false },
       lease: { durationMs: 30_000, usableShare: 0.6 },
       breaker: {
         consecutiveFailures: 5,
@@ -165,6 +166,7 @@ const SAMPLES: Readonly<Record<string, readonly [string, unknown]>> = {
   ELDR_RETRY_MAX_RETRIES: ['5', 5],
   ELDR_RETRY_INITIAL_BACKOFF_MS: ['10', 10],
   ELDR_DISABLE_RETRIES: ['true', 0],
+  ELDR_DISABLE_RESUME: ['true', false],
   ELDR_CB_FAILURE_THRESHOLD: ['10', 10],
   ELDR_CB_TIMEOUT_DURATION_SECS: ['60', 60_000],
   ELDR_CB_WINDOW_DURATION_SECS: ['120', 120_000],

@@ -51,7 +51,7 @@ describe('an invalid configuration', () => {
     ],
     [
       '- a',
-      '1:1: the file: expected an object with $schema, server, workers, discovery, routing, conversations, adapt, replicas, limits, timeouts, retries, lease, breaker, health, observe, found a list',
+      '1:1: the file: expected an object with $schema, server, workers, discovery, routing, conversations, adapt, replicas, limits, timeouts, retries, resume, lease, breaker, health, observe, found a list',
     ],
     ['lease: {usableShare: 0}', '1:22: lease.usableShare: expected a number above 0, at most 1, found 0'],
     ['routing: {policy: power}', `1:19: routing.policy: expected one of ${POLICIES}, found "power"`],

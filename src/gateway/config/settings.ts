@@ -17,6 +17,7 @@ export interface Settings {
   readonly limits: LimitSettings
   readonly timeouts: TimeoutSettings
   readonly retries: RetrySettings
+  readonly resume: ResumeSettings
   readonly lease: LeaseSettings
   readonly breaker: BreakerSettings
   readonly health: HealthSettings
@@ -231,6 +232,16 @@ export interface RetrySettings {
   /** Max ratio of retries to requests (plus a few), so that retries do not make an outage worse. */
   readonly budgetShare: number
   readonly backoffMs: number
+}
+
+export interface ResumeSettings {
+  /** Whether another worker goes on with a stream that breaks. */
+  readonly enabled: boolean
+  readonly maxPerRequest: number
+  /** Of prompt and response; longer ones are not resumed. */
+  readonly maxTokens: number
+  /** Also where the random numbers of a sampled response cannot be repeated. */
+  readonly sampled: boolean
 }
 
 export interface LeaseSettings {

@@ -9,7 +9,8 @@ import type { Settings } from './settings.ts'
 import { defaultRanks, workersOf } from './worker-form.ts'
 
 export function settle(form: FileForm): Settings {
-  const { server, workers, discovery, conversations, adapt, replicas, limits, timeouts, retries } = form
+  const { server, workers, discovery, conversations, adapt, replicas, limits, timeouts, retries, resume } =
+    form
   const { lease, breaker, health, observe } = form
   const { policy, shadow, prefillPolicy, ...routing } = form.routing
   return {
@@ -34,6 +35,7 @@ export function settle(form: FileForm): Settings {
     limits,
     timeouts,
     retries,
+    resume,
     lease,
     breaker,
     health,

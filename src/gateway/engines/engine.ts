@@ -4,6 +4,7 @@
  */
 import type { WorkerSpec } from '../../cluster/worker.ts'
 import type { ClientRequest, RequestFields } from '../http/client-request.ts'
+import type { Changes } from '../json/edit.ts'
 
 export interface EngineAdapter extends RequestFields {
   readonly name: string
@@ -34,10 +35,12 @@ export interface EngineAdapter extends RequestFields {
   prefillBody(request: ClientRequest, worker: WorkerSpec, decode: WorkerSpec | undefined): Buffer
   /** Reads the whole body of prefill's response. */
   readHandoff(response: Buffer, request: ClientRequest): HandoffResult
-  /** Body of the decode leg: the client's own, with the hand-off. */
-  decodeBody(request: ClientRequest, handoff: Handoff, worker: WorkerSpec): Buffer
+  /** Body of the decode leg: the client's own, with the hand-off and `more` fields. */
+  decodeBody(request: ClientRequest, handoff: Handoff, worker: WorkerSpec, more?: Changes): Buffer
   /** Body of a request that one worker serves alone, on any route; without reserved fields. */
-  aloneBody(request: JsonObject, worker: WorkerSpec): Buffer
+  aloneBody(request: JsonObject, worker: WorkerSpec, more?: Changes): Buffer
+  /** How a broken stream goes on with another worker. If absent, it does not. */
+  readonly resumption?: Resumption
 
   /** What became of the hand-off of a decode request. */
   handoffAfter(end: DecodeEnd): HandoffState
@@ -51,6 +54,16 @@ export interface EngineAdapter extends RequestFields {
   rankHeaders(worker: Pick<WorkerSpec, 'dpRank'>): Readonly<Record<string, string>> | undefined
   /** Why a response means that the server has no such rank, if it does. */
   missingRank(worker: WorkerSpec, status: number, body: Buffer): string | undefined
+}
+
+export interface Resumption {
+  /** Fields that make a decode worker send the ids of prompt and tokens in its events. */
+  readonly idFields: Changes
+  /**
+   * Body of a completion that goes on after `generated` tokens. `ids`: those of the prompt, then of the
+   * tokens, as JSON.
+   */
+  continuation(request: ClientRequest, ids: string, generated: number): Buffer
 }
 
 /** A JSON object as bytes, with its scanned members. */

@@ -73,10 +73,11 @@ export function vllmNixl({ reuseTokenIds }: EngineOptions): EngineAdapter {
       return { kind: 'handed_off', handoff }
     },
 
-    decodeBody: ({ body, members }, { transfer }) =>
-      editObject(body, members, { kv_transfer_params: transfer }),
-
-    aloneBody: ({ body }) => body,
+    decodeBody: ({ body, members }, { transfer }, _worker, more) =>
+      editObject(body, members, { kv_transfer_params: transfer, ...more }),
+    aloneBody: ({ body, members }, _worker, more) =>
+      more === undefined ? body : editObject(body, members, more),
+    resumption: { idFields: { return_token_ids: 'true' }, continuation },
 
     handoffAfter({ kind, status, sent }) {
       if (kind === 'served') return status === 200 ? 'used' : 'refused'
@@ -103,6 +104,41 @@ export function vllmNixl({ reuseTokenIds }: EngineOptions): EngineAdapter {
     missingRank: ({ dpRank }, status, body) =>
       isWrongRank(dpRank, status, body) ? wrongRankWords(dpRank) : undefined,
   }
+}
+
+/** Fields of a chat that a completion does not have. Ids need no template. */
+const CHAT_FIELDS = [
+  'messages',
+  'max_completion_tokens',
+  'chat_template',
+  'chat_template_kwargs',
+  'add_generation_prompt',
+  'continue_final_message',
+  'documents',
+  'add_special_tokens',
+  'tools',
+  'tool_choice',
+  'functions',
+  'parallel_tool_calls',
+  'logprobs',
+  'response_format',
+]
+
+function continuation(
+  { api, body, members, maxTokens }: ClientRequest,
+  ids: string,
+  generated: number,
+): Buffer {
+  const least = valueOf(body, last(members, 'min_tokens'))
+  return editObject(body, members, {
+    ...(api === 'chat' && Object.fromEntries(CHAT_FIELDS.map(name => [name, undefined]))),
+    prompt: ids,
+    // Null: up to the end of the context, as in a chat.
+    max_tokens: maxTokens === undefined ? 'null' : String(maxTokens - generated),
+    ...(typeof least === 'number' && { min_tokens: String(Math.max(0, least - generated)) }),
+    // For the embedded worker; vLLM ignores it.
+    eldr_generated: String(generated),
+  })
 }
 
 function invalid(why: string): HandoffResult {

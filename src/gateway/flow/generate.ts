@@ -1,7 +1,8 @@
 /**
  * The flow of a generation: prefill, decision, decode, end. Nothing reaches the client before the first byte
  * of decode, so until then the flow starts again on another worker after a failure, with a new prefill if the
- * hand-off may have been read; the prefix cache makes that cheap. After the first byte nothing is retried.
+ * hand-off may have been read; the prefix cache makes that cheap. After the first byte nothing is retried,
+ * but a stream may be resumed (`resume/`).
  */
 import type { Role } from '../../cluster/worker.ts'
 import type { Turn } from '../../policy/conversations.ts'
@@ -18,6 +19,8 @@ import { type HandedOff, prefill } from './prefill.ts'
 import { prefixKeyOf, turnOf } from './prefix-key.ts'
 import { releaseHandoff } from './release-handoff.ts'
 import { limitsOf, sendGeneration } from './send.ts'
+import { resuming } from './resume/resume.ts'
+import type { StreamTracker } from './resume/tracker.ts'
 import type { Sink } from './sink.ts'
 
 /** One prompt, one choice. */
@@ -29,6 +32,10 @@ export interface Generation {
   readonly requestId: string
   readonly path: string
   readonly sink: Sink
+  /** Follows the stream, so that it can be resumed. */
+  readonly tracker?: StreamTracker
+  /** The client's request, if this one goes on with its stream. */
+  readonly first?: ClientRequest
 }
 
 /** Rejects with a Refusal if the client has seen nothing yet and is to be told why. */
@@ -39,14 +46,16 @@ export async function generate(ctx: FlowContext, generation: Generation): Promis
   if (request.whole) return onOneWorker(ctx, generation, 'decode')
   // Prefill generates the first token anyway.
   if (request.maxTokens === 1) return onOneWorker(ctx, generation, 'prefill')
-  return onTwoWorkers(ctx, generation)
+  return resuming(ctx, generation, (each, excluded) => onTwoWorkers(ctx, each, excluded))
 }
 
-async function onTwoWorkers(ctx: FlowContext, generation: Generation): Promise<Outcome> {
-  const { exchange, events, request, sink } = generation
+type Excluded = Set<string>
+
+async function onTwoWorkers(ctx: FlowContext, generation: Generation, excluded: Excluded): Promise<Outcome> {
+  const { exchange, events, request, sink, first } = generation
   const limits = limitsOf(ctx, request)
-  const excluded = new Set<string>()
-  const turn = ctx.settings.conversations.enabled && ctx.engine.keepsKv ? turnOf(request) : undefined
+  const followsTurns = ctx.settings.conversations.enabled && ctx.engine.keepsKv && first === undefined
+  const turn = followsTurns ? turnOf(request) : undefined
   /**
    * A hand-off that no decode worker has used. The next attempt uses it; if there is none, it is released.
    */
@@ -75,7 +84,8 @@ async function onTwoWorkers(ctx: FlowContext, generation: Generation): Promise<O
     }
     unused = prefilled
     const { handoff } = prefilled
-    if (number === 1) events.promptCounted(handoff.promptTokens ?? request.promptTokens)
+    if (number === 1 && first === undefined)
+      events.promptCounted(handoff.promptTokens ?? request.promptTokens)
     if (exchange.stopped !== undefined) return done(stoppedOutcome(exchange))
     if (isExpired(ctx, prefilled)) {
       unused = undefined

@@ -36,8 +36,10 @@ export interface LegPlan {
   readonly sink: Sink
   /** Ends the leg: the client left, or its time is up. */
   readonly stop: StopSignal
-  /** Fires when the worker is lost, which ends a leg that has not started to stream. */
+  /** Fires when the worker is lost, which ends a leg that has not started to stream, or can be resumed. */
   readonly lost: StopSignal
+  /** Whether another worker can go on with a stream that has begun. */
+  readonly movable?: (() => boolean) | undefined
   readonly events: RequestEvents
   readonly attempt: Attempt
 }
@@ -114,7 +116,7 @@ class RunningLeg implements UpstreamHandler {
       this.#call.abort(reason)
     })
     const unhookLost = this.#plan.lost.onStop(reason => {
-      if (!this.#begun) this.#call.lose(reason)
+      if (!this.#begun || this.#plan.movable?.()) this.#call.lose(reason)
     })
     this.#unhook = () => {
       unhookStop()
@@ -174,7 +176,7 @@ class RunningLeg implements UpstreamHandler {
     this.#sink.write(chunk, frame)
   }
 
-  /** The first event has come. From now on no other worker can take over. */
+  /** The first event has come. From now on the request is not retried. */
   #begin(): void {
     const { limits, events, attempt } = this.#plan
     this.#begun = true

@@ -49,7 +49,8 @@ export function prefill(
   decode: WorkerSpec | undefined,
 ): Promise<PrefillEnd> {
   const { exchange, request } = generation
-  const prefixKey = prefixKeyOf(request, ctx.settings.routing.prefixTokens)
+  // The worker that prefilled the client's prompt has it in its prefix cache.
+  const prefixKey = prefixKeyOf(generation.first ?? request, ctx.settings.routing.prefixTokens)
   const excluded = new Set<string>()
   let refusal: Refusal | undefined
   return attempts(ctx, generation, async (number): Promise<Tried<PrefillEnd>> => {

@@ -6,6 +6,7 @@ import type { WorkerSpec } from '../../cluster/worker.ts'
 import type { EngineAdapter } from '../engines/engine.ts'
 import { type ReplyHeaders, UpstreamFailure } from '../upstream/upstreams.ts'
 import { CleanedEvents } from './cleaned-events.ts'
+import type { StreamTracker } from './resume/tracker.ts'
 import { isCompressed, readWhole } from './whole-response.ts'
 import type { UsageReader } from '../json/usage-reader.ts'
 import { WholeEvents } from './whole-events.ts'
@@ -48,11 +49,16 @@ export class GenerationRules implements ResponseRules {
   readonly #engine: EngineAdapter
   readonly #worker: WorkerSpec
   readonly #wantsStream: boolean
-  readonly #usage: UsageReader | undefined
+  readonly #read: { readonly tracker?: StreamTracker; readonly usage?: UsageReader }
 
-  /** `usage`: reads the usage of the response as it passes. */
-  constructor(engine: EngineAdapter, worker: WorkerSpec, wantsStream: boolean, usage?: UsageReader) {
-    this.#usage = usage
+  /** `read`: what reads the response as it passes. */
+  constructor(
+    engine: EngineAdapter,
+    worker: WorkerSpec,
+    wantsStream: boolean,
+    read: { readonly tracker?: StreamTracker; readonly usage?: UsageReader } = {},
+  ) {
+    this.#read = read
     this.#engine = engine
     this.#worker = worker
     this.#wantsStream = wantsStream
@@ -65,15 +71,18 @@ export class GenerationRules implements ResponseRules {
     if (!streams && (this.#wantsStream || !type.startsWith('application/json')))
       return new UpstreamFailure('garbage', `a response of type ${type}`)
     if (!streams) return 'body'
+    this.#read.tracker?.head(headers)
     // The gateway did not ask for compression, and a stream must be inspected.
     return isCompressed(headers) ? new UpstreamFailure('garbage', 'a compressed stream') : 'stream'
   }
 
   streamEvents(): StreamEvents {
+    const { tracker, usage } = this.#read
     const { event } = this.#engine.privateFields
-    const events = event.length === 0 ? new WholeEvents() : new CleanedEvents(event)
-    if (this.#usage === undefined) return events
-    const [usage, push] = [this.#usage, events.push.bind(events)]
+    const events =
+      tracker?.streamEvents() ?? (event.length === 0 ? new WholeEvents() : new CleanedEvents(event))
+    if (usage === undefined) return events
+    const push = events.push.bind(events)
     events.push = chunk => {
       usage.push(chunk)
       return push(chunk)
@@ -87,7 +96,7 @@ export class GenerationRules implements ResponseRules {
     const missingRank = this.#engine.missingRank(this.#worker, status, body)
     if (missingRank !== undefined) return new UpstreamFailure('status', missingRank)
     if (status !== 200 || isCompressed(headers)) return { body, tokens: 0 }
-    this.#usage?.push(body)
+    this.#read.usage?.push(body)
     return readWhole(body, this.#engine) ?? new UpstreamFailure('garbage', 'a response that is not JSON')
   }
 }

@@ -29,7 +29,7 @@ export async function sendGeneration(
   generation: Generation,
   { placement, number, handoff, limits }: Sending,
 ): Promise<LegEnd> {
-  const { request, path } = generation
+  const { request, path, tracker } = generation
   const { worker } = placement
   const attempt = new Attempt({
     leg: worker.role,
@@ -40,23 +40,25 @@ export async function sendGeneration(
     streamed: request.stream,
     policy: placement.policy,
     method: 'POST',
+    resumes: generation.first !== undefined,
   })
   // A turn that skips prefill relies on the worker's KV cache: whether it was there shows in the response.
   const usage = placement.conversation === 'alone' ? new UsageReader() : undefined
-  const rules = new GenerationRules(ctx.engine, worker, request.stream, usage)
+  const rules = new GenerationRules(ctx.engine, worker, request.stream, { tracker, usage })
   // A worker that turns out to be lost is given up only while there is another attempt.
   const lost = number <= ctx.settings.retries.max ? ctx.lost.of(worker.id) : NEVER
   let end: LegEnd
   try {
     const body =
       handoff === undefined
-        ? ctx.engine.aloneBody(request, worker)
-        : ctx.engine.decodeBody(request, handoff, worker)
+        ? ctx.engine.aloneBody(request, worker, tracker?.fields)
+        : ctx.engine.decodeBody(request, handoff, worker, tracker?.fields)
     end = await send(ctx, generation, { attempt, path, body, rules, limits, lost })
   } catch (error) {
     placement.end('ignored')
     throw error
   }
+  tracker?.ended(worker, end)
   if (end.kind === 'served' && end.status === 200)
     placement.end('succeeded', {
       tokens: attempt.tokens,
@@ -102,13 +104,14 @@ export interface Sent {
 /** Tells observers of the attempt. The caller ends the placement. */
 export async function send(
   ctx: FlowContext,
-  { exchange, events, requestId, sink }: Omit<Generation, 'request' | 'path'>,
+  { exchange, events, requestId, sink, tracker }: Omit<Generation, 'request' | 'path'>,
   { attempt, path, body, rules, limits, lost }: Sent,
 ): Promise<LegEnd> {
   const { worker, method } = attempt
   events.attemptStarted(attempt)
   const headers = workerHeaders(ctx, exchange, requestId, worker, attempt.trace ?? events.trace)
-  const plan = { rules, limits, sink, stop: exchange, lost, events, attempt }
+  const movable = tracker && (() => tracker.movable())
+  const plan = { rules, limits, sink, stop: exchange, lost, events, attempt, movable }
   let end: LegEnd
   try {
     end = await runLeg(ctx.upstreams, worker.url, { method, path, headers, body }, plan)

@@ -12,6 +12,7 @@ import type {
   Decided,
   Outcome,
   RequestListener,
+  Resumed,
 } from './request-observer.ts'
 
 const MAX_WORKERS_NAMED = 16
@@ -43,6 +44,11 @@ export class RequestFacts implements RequestListener {
   conversation: ConversationStep | undefined
   outputTokens = 0
   retries = 0
+  resumes = 0
+  /** The longest pause of a resumed stream. */
+  pauseMs: number | undefined
+  /** Why the stream broke for good. */
+  notResumedFor: string | undefined
   /** The error that the gateway itself returned. */
   code: RefusalCode | undefined
   #betweenMs = 0
@@ -88,6 +94,15 @@ export class RequestFacts implements RequestListener {
     this.retries++
   }
 
+  resumed({ pauseMs }: Resumed): void {
+    this.resumes++
+    this.pauseMs = Math.max(this.pauseMs ?? 0, pauseMs)
+  }
+
+  notResumed(why: string): void {
+    this.notResumedFor ??= why
+  }
+
   ended(_: Outcome, code: RefusalCode | undefined): void {
     this.code = code
   }
@@ -110,6 +125,8 @@ export class RequestFacts implements RequestListener {
       outputTokens,
       parts,
       retries,
+      resumes,
+      notResumedFor: notResumed,
       stream,
       code,
     } = this
@@ -130,12 +147,15 @@ export class RequestFacts implements RequestListener {
       outputTokens: firstMs === undefined ? undefined : outputTokens,
       parts: parts === 1 ? undefined : parts,
       retries: retries === 0 ? undefined : retries,
+      resumes: resumes === 0 ? undefined : resumes,
+      notResumed,
       code,
       queueMs: micro(this.queueMs),
       prefillMs: micro(this.prefillMs),
       routeMs: micro(this.routeMs),
       ttftMs: micro(firstMs === undefined ? undefined : firstMs - startedMs),
       tpotMs: micro(this.tpotMs),
+      pauseMs: micro(this.pauseMs),
     }
   }
 

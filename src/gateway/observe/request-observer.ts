@@ -52,6 +52,8 @@ interface AttemptOptions {
   /** The policy that placed it, for a decode worker. */
   readonly policy?: string | undefined
   readonly method?: 'GET' | 'POST'
+  /** It goes on with a stream that another worker began. */
+  readonly resumes?: boolean
 }
 
 /**
@@ -66,6 +68,7 @@ export class Attempt {
   readonly streamed: boolean
   readonly policy: string | undefined
   readonly method: 'GET' | 'POST'
+  readonly resumes: boolean
   readonly startedMs = performance.now()
   firstByteMs = 0
   lastTokenMs = 0
@@ -84,6 +87,7 @@ export class Attempt {
     this.streamed = options.streamed
     this.policy = options.policy
     this.method = options.method ?? 'POST'
+    this.resumes = options.resumes ?? false
   }
 
   /** Mean time between tokens; undefined without two streamed tokens. */
@@ -144,6 +148,14 @@ export interface DecidedPlacement {
   readonly record?: DecisionRecord
 }
 
+/** A broken stream goes on with another worker. */
+export interface Resumed {
+  /** Why it broke. */
+  readonly cause: string
+  /** From the break to the next event for the client. */
+  readonly pauseMs: number
+}
+
 export interface Admitted {
   readonly askedMs: number
   /** Whether the request waited in the queue. */
@@ -167,6 +179,9 @@ export interface RequestListener {
   tokens?(attempt: Attempt, count: number): void
   attemptEnded?(attempt: Attempt, end: AttemptEnd): void
   retried?(leg: Leg, cause: string): void
+  resumed?(how: Resumed): void
+  /** A stream broke for good. `why`: one of `NOT_RESUMED`. */
+  notResumed?(why: string): void
   /** A hand-off was not used: too old, or freed because its client had left. */
   handoffUnused?(why: 'expired' | 'released'): void
   /** `code`: the gateway's own error that the client received. */
@@ -254,6 +269,14 @@ export class RequestEvents {
 
   retried(leg: Leg, cause: string): void {
     this.#notify(listener => listener.retried?.(leg, cause))
+  }
+
+  resumed(how: Resumed): void {
+    this.#notify(listener => listener.resumed?.(how))
+  }
+
+  notResumed(why: string): void {
+    this.#notify(listener => listener.notResumed?.(why))
   }
 
   handoffUnused(why: 'expired' | 'released'): void {

@@ -37,12 +37,15 @@ export interface PlacementClient {
   requestCame(): void
   /** Whether another worker may be tried; takes one retry from the budget if so. */
   mayRetry(role: Role, exclude: ReadonlySet<string>): Soon<boolean>
+  /** The same for a decode worker that goes on with a broken stream, from a budget of its own. */
+  mayResume(exclude: ReadonlySet<string>): Soon<boolean>
 }
 
 export interface PlacementParts {
   readonly registry: Pick<Registry, 'hasCandidates' | 'candidates' | 'dispatch'>
   readonly router: Pick<Router, 'toPrefill' | 'toDecode' | 'toHolder'>
   readonly budget: Pick<RetryBudget, 'requestCame' | 'take'>
+  readonly resumeBudget: Pick<RetryBudget, 'requestCame' | 'take'>
 }
 
 /** Responds at once. */
@@ -53,9 +56,15 @@ export interface LocalPlacementClient extends PlacementClient {
   toHolder: Router['toHolder']
   toRelease(exclude: ReadonlySet<string>): Placement | undefined
   mayRetry(role: Role, exclude: ReadonlySet<string>): boolean
+  mayResume(exclude: ReadonlySet<string>): boolean
 }
 
-export function localPlacementClient({ registry, router, budget }: PlacementParts): LocalPlacementClient {
+export function localPlacementClient({
+  registry,
+  router,
+  budget,
+  resumeBudget,
+}: PlacementParts): LocalPlacementClient {
   const any = (role: Role, exclude: ReadonlySet<string>) =>
     registry.hasCandidates(role, performance.now(), exclude)
   return {
@@ -71,7 +80,11 @@ export function localPlacementClient({ registry, router, budget }: PlacementPart
       const dispatch = least && registry.dispatch('decode', least.worker, 0, nowMs)
       return dispatch && new DispatchPlacement(dispatch)
     },
-    requestCame: () => budget.requestCame(),
+    requestCame() {
+      budget.requestCame()
+      resumeBudget.requestCame()
+    },
     mayRetry: (role, exclude) => any(role, exclude) && budget.take(),
+    mayResume: exclude => any('decode', exclude) && resumeBudget.take(),
   }
 }

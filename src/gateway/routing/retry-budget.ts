@@ -4,16 +4,27 @@
  */
 const MAX_SAVED = 20
 
+/**
+ * Resumed streams per request. A worker that dies breaks all its streams at once, so every request saves for
+ * one of its own; streams that break again and again end instead of keeping the remaining workers busy.
+ */
+const RESUMED_SHARE = 1
+const MAX_SAVED_RESUMED = 10_000
+
+export const resumeBudget = (): RetryBudget => new RetryBudget(RESUMED_SHARE, MAX_SAVED_RESUMED)
+
 export class RetryBudget {
   readonly #share: number
+  readonly #maxSaved: number
   #saved = MAX_SAVED / 2
 
-  constructor(share: number) {
+  constructor(share: number, maxSaved = MAX_SAVED) {
     this.#share = share
+    this.#maxSaved = maxSaved
   }
 
   requestCame(): void {
-    this.#saved = Math.min(MAX_SAVED, this.#saved + this.#share)
+    this.#saved = Math.min(this.#maxSaved, this.#saved + this.#share)
   }
 
   /** Retries available now. */

@@ -35,6 +35,7 @@ const KNOWN = new Set([
   'transfer-encoding',
   'connection',
   'allow',
+  'x-eldr-sampling',
 ])
 
 /** `text`: the head without the empty line that ends it. */

@@ -69,7 +69,7 @@ class Engine implements WorkerEngine {
   }
 
   generate(request: Generation, events: GenerationEvents): RunningGeneration {
-    const sequence = new Sequence(request, events, this.#backEnd.tokenizer.stream())
+    const sequence = new Sequence(request, events, this.#backEnd.tokenizer.stream(request.promptIds))
     this.#alive.add(sequence)
     // Report the end later even if it is already known: the caller has no handle yet.
     queueMicrotask(() => void this.#prepare(sequence))

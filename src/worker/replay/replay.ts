@@ -84,8 +84,16 @@ class Replay implements BackEnd<ReplaySequence> {
     this.#kv = new KvStore(blocks, blockTokens, this.bytesPerToken)
   }
 
-  async prepare({ promptIds, row: named, temperature, seed = 0 }: Generation): Promise<ReplaySequence> {
-    const row = await this.#rows.get(named ?? this.#rowOf(promptIds))
+  async prepare({
+    promptIds,
+    generated,
+    row: named,
+    temperature,
+    seed = 0,
+  }: Generation): Promise<ReplaySequence> {
+    const row = await this.#rows.get(
+      named ?? this.#rowOf(promptIds.subarray(0, promptIds.length - generated)),
+    )
     // The row determines the experts of every token, so it is part of the first block’s hash even if it was
     // not given explicitly.
     const salt = `${this.#root} ${row.row}`
@@ -144,6 +152,8 @@ class Replay implements BackEnd<ReplaySequence> {
     const { slots, blockTokens } = this.#kv
     const { row, root } = sequence
     const promptTokens = request.promptIds.length
+    // Steps of the row count from the first token that was generated, on whichever worker.
+    const firstStep = promptTokens - request.generated
     const width = layers * topK
     let before = from === 0 ? 0 : this.#kv.at(blocks, from - 1)
     for (let token = from; token < to; token++) {
@@ -152,23 +162,25 @@ class Replay implements BackEnd<ReplaySequence> {
       before = at
       // A cached generated token becomes part of a later prompt, so its row holds the experts that prefill
       // would choose.
-      const generated = token - promptTokens
-      const recorded = generated >= 0 && row.steps > 0 ? (generated % row.steps) * width : -1
-      const isOwn = (decode || (record !== undefined && generated >= 0)) && recorded < 0
+      const step = token - firstStep
+      const recorded = step >= 0 && row.steps > 0 ? (step % row.steps) * width : -1
+      const isRecorded = record !== undefined && token >= promptTokens
+      const isOwn = (decode || isRecorded) && recorded < 0
       if (sink !== undefined || isOwn) chooseExperts(row.chances, slots[at]!, slots[at + 1]!, this.#experts)
       sink?.put(blocks[Math.floor(token / blockTokens)]!, token % blockTokens, this.#experts, 0)
       const experts = recorded < 0 ? this.#experts : row.decode
       const start = Math.max(0, recorded)
       if (decode) this.#union.add(experts, start)
-      if (record !== undefined && generated >= 0)
+      if (isRecorded)
         record.set(experts.subarray(start, start + width), (token - Math.max(from, promptTokens)) * width)
     }
   }
 
   /** End of text after the row’s steps plus the prefill token; plain words before it. */
   #next({ sequence, request, length, blocks }: StepItem<ReplaySequence>): number {
-    const made = length - request.promptIds.length
-    if (!request.ignoreEos && made >= Math.max(sequence.row.steps, request.minTokens)) return EOS_ID
+    const made = length - request.promptIds.length + request.generated
+    const least = Math.max(sequence.row.steps, request.minTokens + request.generated)
+    if (!request.ignoreEos && made >= least) return EOS_ID
     const at = this.#kv.at(blocks, length - 1)
     return wordId(drawBits(this.#kv.slots[at]!, this.#kv.slots[at + 1]!, sequence.voice))
   }

@@ -4,6 +4,7 @@
  * no text can spell.
  */
 import type { ChatMessage, TextStream, Tokenizer } from '../types.ts'
+import { lastTokens } from '../last-tokens.ts'
 import { WORDS } from './words.ts'
 
 /** 0…255 are bytes. */
@@ -65,18 +66,17 @@ function bytesOf(id: number): Uint8Array {
   return BYTES[id] ?? NOTHING
 }
 
-function stream(): TextStream {
+function stream(before: ArrayLike<number> = []): TextStream {
   const decoder = new TextDecoder('utf-8', { ignoreBOM: true })
   /** The decoder may hold part of a character. If not, words bypass it: they are what is generated. */
   let isInside = false
-  return {
-    push: id => {
-      if (!isInside && id >= SPACED && id < SPECIAL) return TEXTS[id - SPACED]!
-      isInside = id >= 0x80 && id < SPACED
-      return decoder.decode(bytesOf(id), { stream: true })
-    },
-    end: () => decoder.decode(),
+  const push = (id: number): string => {
+    if (!isInside && id >= SPACED && id < SPECIAL) return TEXTS[id - SPACED]!
+    isInside = id >= 0x80 && id < SPACED
+    return decoder.decode(bytesOf(id), { stream: true })
   }
+  for (const id of lastTokens(before, each => bytesOf(each).length)) push(id)
+  return { push, end: () => decoder.decode() }
 }
 
 function chat(messages: readonly ChatMessage[]): Int32Array {

@@ -35,6 +35,8 @@ export interface ApiRequest {
   readonly returnTokenIds: boolean
   /** `eldr_row`: the recorded request to follow. */
   readonly row: number | undefined
+  /** `eldr_generated`: how many of the last prompt tokens were generated before; 0 for a new request. */
+  readonly generated: number
   /** Fields in the request that would change a model’s text and that no back end supports. */
   readonly unfollowed: readonly string[]
   readonly requestId: string | undefined
@@ -56,7 +58,7 @@ export interface SamplingDefaults {
 
 export const PLAIN_SAMPLING: SamplingDefaults = { temperature: 1, topK: 0, topP: 1 }
 
-/** vLLM’s default for completions; chats continue to the end of the context. */
+/** vLLM’s default for completions; a chat, or a limit of null, goes on to the end of the context. */
 const COMPLETION_TOKENS = 16
 /** Each stop string is searched for after every token. */
 const MAX_STOPS = 128
@@ -94,7 +96,8 @@ export function readApiRequest(
     stopTokenIds: new Set(fields.ids('stop_token_ids')),
     includeStop: fields.bool('include_stop_str_in_output'),
     returnTokenIds: fields.bool('return_token_ids'),
-    row: rowOf(fields),
+    row: countOf(fields, 'eldr_row'),
+    generated: countOf(fields, 'eldr_generated') ?? 0,
     unfollowed: unfollowedOf(fields),
     requestId: fields.text('request_id'),
     kv: fields.object('kv_transfer_params'),
@@ -134,7 +137,8 @@ function limitOf(fields: Fields, api: Api): number | undefined {
       : ['max_tokens', fields.whole('max_tokens')]
   if (given !== undefined && given < 1)
     throw badRequest(`max_tokens must be at least 1, got ${given}.`, name as string)
-  return (given as number | undefined) ?? (api === 'completions' ? COMPLETION_TOKENS : undefined)
+  const unlimited = api === 'chat' || fields.isNull('max_tokens')
+  return (given as number | undefined) ?? (unlimited ? undefined : COMPLETION_TOKENS)
 }
 
 function leastOf(fields: Fields, maxTokens: number | undefined): number {
@@ -156,11 +160,11 @@ function seedOf(fields: Fields): number | undefined {
   return seed
 }
 
-function rowOf(fields: Fields): number | undefined {
-  const row = fields.whole('eldr_row')
-  if (row !== undefined && row < 0)
-    throw badRequest(`eldr_row must be greater than or equal to 0, got ${row}.`, 'eldr_row')
-  return row
+function countOf(fields: Fields, name: string): number | undefined {
+  const count = fields.whole(name)
+  if (count !== undefined && count < 0)
+    throw badRequest(`${name} must be greater than or equal to 0, got ${count}.`, name)
+  return count
 }
 
 function readStops(fields: Fields): string[] {

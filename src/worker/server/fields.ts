@@ -18,6 +18,11 @@ export class Fields {
     return this.#object[name] ?? undefined
   }
 
+  /** Null was given, which differs from nothing where there is a default. */
+  isNull(name: string): boolean {
+    return this.#object[name] === null
+  }
+
   bool(name: string): boolean {
     const value = this.value(name)
     if (value === undefined || value === false) return false

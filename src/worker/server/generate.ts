@@ -110,6 +110,7 @@ function run(ctx: WorkerContext, plan: Plan, id: string, response: ServerRespons
         topP: asked.topP,
         seed: asked.seed,
         row: asked.row,
+        generated: plan.generated,
         keepForDecode: isHandoff && !asked.stream, // a stream cannot carry the address of the blocks
         remote,
         recordDecode: kvAction.kind === 'record' || isDecodeLeg,

@@ -10,6 +10,8 @@ export interface Plan {
   readonly asked: ApiRequest
   readonly promptIds: Int32Array
   readonly maxTokens: number
+  /** How many of the last prompt tokens were generated before. */
+  readonly generated: number
   readonly kvAction: KvAction
 }
 
@@ -42,7 +44,14 @@ export function planOf(
       'kv_transfer_params',
     )
   }
-  return { asked, promptIds, maxTokens: limitOf(settings, asked, promptIds.length), kvAction }
+  const { generated } = asked
+  if (generated >= promptIds.length)
+    throw badRequest(
+      `eldr_generated must be less than ${promptIds.length}, the tokens of the prompt, got ${generated}.`,
+      'eldr_generated',
+    )
+  const maxTokens = limitOf(settings, asked, promptIds.length)
+  return { asked, promptIds, maxTokens, generated, kvAction }
 }
 
 export function checkModel({ model }: ServerSettings, asked: string | undefined): void {

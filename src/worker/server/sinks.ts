@@ -88,7 +88,12 @@ export function streamSink(
 
   // As in vLLM, the head is sent before the engine does anything, so that the client knows that the request
   // was accepted.
-  response.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-cache' })
+  response.writeHead(200, {
+    'content-type': 'text/event-stream; charset=utf-8',
+    'cache-control': 'no-cache',
+    // Sampling depends on seed and position alone: another worker can go on with the same text.
+    'x-eldr-sampling': 'by-position',
+  })
   response.flushHeaders()
   const writer = new EventWriter<Piece>({ response, stallMs, onStalled, merge: joined, print })
   return {

@@ -4,6 +4,7 @@
  * round-trips.
  */
 import { RequestFault } from '../engine/request-fault.ts'
+import { lastTokens } from '../last-tokens.ts'
 import type { ChatMessage, TextStream, Tokenizer } from '../types.ts'
 import { joinPairs } from './bpe.ts'
 import { characterOfByte, WORD } from './byte-level.ts'
@@ -105,8 +106,14 @@ class BpeTokenizer implements Tokenizer {
     return this.#specialTexts.get(id) ?? Array.from(this.#bytesOf(id), characterOfByte).join('')
   }
 
-  stream(): TextStream {
+  stream(before: ArrayLike<number> = []): TextStream {
     const decoder = new TextDecoder('utf-8', { ignoreBOM: true })
+    decoder.decode(
+      Buffer.concat(lastTokens(before, id => this.#bytesOf(id).length).map(id => this.#bytesOf(id))),
+      {
+        stream: true,
+      },
+    )
     return {
       push: id => decoder.decode(this.#bytesOf(id), { stream: true }),
       end: () => decoder.decode(),

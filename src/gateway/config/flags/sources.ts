@@ -236,6 +236,12 @@ export const SOURCES: readonly Source[] = [
   ),
   flag('--disable-retries', 'retries.max', flagSwitch(0), 'the same as --retry-max-retries 0'),
   flag(
+    '--resume',
+    'resume.enabled',
+    flagSwitch(true),
+    'continue streams whose decode worker fails on another one',
+  ),
+  flag(
     '--cb-failure-threshold <n>',
     'breaker.consecutiveFailures',
     number,

@@ -389,6 +389,23 @@ const retries = z.strictObject({
   backoffMs: ms(0).default(50).describe('Delay before the first retry.'),
 })
 
+const resume = z.strictObject({
+  enabled: z
+    .boolean()
+    .default(false)
+    .describe('Whether another decode worker goes on with a stream whose worker fails.'),
+  maxPerRequest: whole(1, 100).default(3).describe('How often one request is resumed.'),
+  maxTokens: whole(1, 10_000_000)
+    .default(32_768)
+    .describe('Max tokens of prompt and response whose ids are kept; a longer stream is not resumed.'),
+  sampled: z
+    .boolean()
+    .default(false)
+    .describe(
+      'Resume sampled responses of vLLM too. The tokens after the break are drawn with other random numbers.',
+    ),
+})
+
 const lease = z.strictObject({
   durationMs: ms().default(30_000).describe('kv_lease_duration of the prefill workers.'),
   usableShare: share().default(0.6).describe('A hand-off older than this share of the lease is discarded.'),
@@ -495,6 +512,7 @@ export const fileSchema = z.strictObject({
   limits: limits.prefault({}),
   timeouts: timeouts.prefault({}),
   retries: retries.prefault({}),
+  resume: resume.prefault({}),
   lease: lease.prefault({}),
   breaker: breaker.prefault({}),
   health: health.prefault({}),

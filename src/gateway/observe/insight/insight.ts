@@ -7,6 +7,7 @@ import type {
   Outcome,
   RequestListener,
   RequestObserver,
+  Resumed,
 } from '../request-observer.ts'
 import type { ClientRequest } from '../../http/client-request.ts'
 import { FitWatch } from './fit-watch.ts'
@@ -76,6 +77,14 @@ class StoryWriter implements RequestListener {
     this.#leg(attempt)?.ended(end.kind, hasTokens ? attempt.tokens : undefined, why)
   }
 
+  resumed({ pauseMs }: Resumed): void {
+    this.#story.resumed(pauseMs)
+  }
+
+  notResumed(why: string): void {
+    this.#story.notResumed(why)
+  }
+
   #leg(of: Attempt): LegStory | undefined {
     return this.#legs.find(({ attempt }) => attempt === of)?.leg
   }
@@ -107,8 +116,9 @@ class PaceReporter implements RequestListener {
     this.#startedMs = startedMs
   }
 
-  firstByte({ policy, streamed, firstByteMs }: Attempt): void {
-    if (policy !== undefined && streamed) this.#pace.firstByte(policy, firstByteMs - this.#startedMs)
+  firstByte({ policy, streamed, firstByteMs, resumes }: Attempt): void {
+    if (policy !== undefined && streamed && !resumes)
+      this.#pace.firstByte(policy, firstByteMs - this.#startedMs)
   }
 
   attemptEnded({ worker, policy, tokenMs, startedMs, endedMs }: Attempt, { kind }: AttemptEnd): void {

@@ -27,6 +27,9 @@ export class Story {
   #endMs = 0
   #outcome: string | undefined
   #status: number | undefined
+  #resumes: number | undefined
+  #pauseMs: number | undefined
+  #notResumed: string | undefined
 
   constructor(request: string, route: string, fromMs: number) {
     this.request = request
@@ -50,6 +53,15 @@ export class Story {
     if (this.decisions.length < MAX_LEGS) this.decisions.push(record)
   }
 
+  resumed(pauseMs: number): void {
+    this.#resumes = (this.#resumes ?? 0) + 1
+    this.#pauseMs = Math.max(this.#pauseMs ?? 0, pauseMs)
+  }
+
+  notResumed(why: string): void {
+    this.#notResumed ??= why
+  }
+
   ended(outcome: string, status: number | undefined): void {
     this.#endMs = performance.now()
     this.#outcome = outcome
@@ -65,6 +77,9 @@ export class Story {
       startedMs: Math.round(performance.timeOrigin + this.#fromMs),
       ...this.#info,
       legs,
+      resumes: this.#resumes,
+      pauseMs: this.#pauseMs === undefined ? undefined : since(0, this.#pauseMs),
+      notResumed: this.#notResumed,
       firstMs: firsts.length > 0 ? Math.min(...firsts) : undefined,
       endMs: this.#outcome === undefined ? undefined : since(this.#fromMs, this.#endMs),
       outcome: this.#outcome,

@@ -208,6 +208,11 @@ export interface StoryView {
   readonly stream?: boolean
   readonly maxTokens?: number
   readonly legs: readonly LegView[]
+  /** How often its stream went on with another worker, and the longest pause. */
+  readonly resumes?: number
+  readonly pauseMs?: number
+  /** Why its broken stream was not resumed. */
+  readonly notResumed?: string
   readonly firstMs?: number
   readonly endMs?: number
   readonly outcome?: string

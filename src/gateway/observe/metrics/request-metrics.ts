@@ -11,6 +11,7 @@ import type {
   Outcome,
   RequestListener,
   RequestObserver,
+  Resumed,
 } from '../request-observer.ts'
 import { type Metrics, ROUTE_SECONDS } from './metrics.ts'
 
@@ -27,6 +28,22 @@ function declared(metrics: Metrics) {
   const { requests, errorResponses, legFailures } = metrics
   const own = {
     retries: metrics.counter('eldr_retries_total', 'Retries of a leg, by cause', ['leg', 'cause']),
+    resumed: metrics.counter(
+      'eldr_streams_resumed_total',
+      'Broken streams that went on with another worker, by the kind of failure (eldr_leg_failures_total)',
+      ['cause'],
+    ),
+    notResumed: metrics.counter(
+      'eldr_streams_not_resumed_total',
+      'Broken streams that ended with an error although resume.enabled is set, by reason (docs/guides/gateway.md)',
+      ['reason'],
+    ),
+    pauseSeconds: metrics.histogram(
+      'eldr_resume_pause_seconds',
+      'Time from the break of a resumed stream to its next event',
+      [],
+      SECONDS,
+    ),
     leasesMissed: metrics.counter(
       'eldr_leases_missed_total',
       'Hand-offs not used because their lease had expired or was about to',
@@ -118,9 +135,9 @@ class RequestMetrics implements RequestListener {
       this.#metrics.conversationTurns.inc({ outcome: placement.conversation })
   }
 
-  firstByte({ leg, streamed, firstByteMs }: Attempt): void {
-    // A non-streamed response has no first-token time.
-    if (!streamed || leg === 'relay') return
+  firstByte({ leg, streamed, firstByteMs, resumes }: Attempt): void {
+    // A non-streamed response has no first-token time, and a resumed one had it before.
+    if (!streamed || resumes || leg === 'relay') return
     const { startedMs } = this.#request.exchange
     this.#metrics.ttftSeconds.series(this.#route).observe((firstByteMs - startedMs) / 1000)
   }
@@ -137,6 +154,15 @@ class RequestMetrics implements RequestListener {
 
   retried(leg: Leg, cause: string): void {
     this.#metrics.retries.inc({ leg, cause })
+  }
+
+  resumed({ cause, pauseMs }: Resumed): void {
+    this.#metrics.resumed.inc({ cause })
+    this.#metrics.pauseSeconds.observe(pauseMs / 1000)
+  }
+
+  notResumed(reason: string): void {
+    this.#metrics.notResumed.inc({ reason })
   }
 
   handoffUnused(why: 'expired' | 'released'): void {

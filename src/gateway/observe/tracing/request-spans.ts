@@ -11,6 +11,7 @@ import type {
   RequestEvents,
   RequestListener,
   RequestObserver,
+  Resumed,
 } from '../request-observer.ts'
 import type { RequestTrace } from './request-trace.ts'
 import { KIND, real, type Span } from './span.ts'
@@ -124,6 +125,16 @@ class RequestSpans implements RequestListener {
     span.end(attempt.endedMs)
   }
 
+  resumed({ pauseMs }: Resumed): void {
+    const nowMs = performance.now()
+    this.#trace.root.event('stream_broken', nowMs - pauseMs)
+    this.#trace.root.event('stream_resumed', nowMs)
+  }
+
+  notResumed(): void {
+    this.#trace.root.event('stream_broken', performance.now())
+  }
+
   ended(outcome: Outcome): void {
     const { response } = this.#request.exchange
     const { facts } = this.#events
@@ -144,6 +155,8 @@ class RequestSpans implements RequestListener {
       'eldr.prompt_tokens': facts.promptTokens,
       'eldr.output_tokens': facts.firstMs === undefined ? undefined : facts.outputTokens,
       'eldr.retries': facts.retries,
+      'eldr.resumes': facts.resumes === 0 ? undefined : facts.resumes,
+      'eldr.not_resumed': facts.notResumedFor,
     })
     if (FAILED.has(outcome)) root.failed(facts.code ?? outcome, facts.code ?? outcome)
     this.#tracer.ended(this.#trace)

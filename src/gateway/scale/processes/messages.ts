@@ -29,6 +29,7 @@ export const ASK = {
   /** Answered with `yes`. */
   any: 14,
   mayRetry: 15,
+  mayResume: 26,
   /** Answered with `dispatch` or `none`. */
   prefill: 16,
   release: 17,

@@ -155,6 +155,7 @@ export class RelaySession {
     if (kind === ASK.cancel) return this.#waiting.get(id)?.()
     if (kind === ASK.any) return this.#yes(id, placement.any(roleOf(frame.byte()), frame.texts()))
     if (kind === ASK.mayRetry) return this.#yes(id, placement.mayRetry(roleOf(frame.byte()), frame.texts()))
+    if (kind === ASK.mayResume) return this.#yes(id, placement.mayResume(frame.texts()))
     if (kind === ASK.release) return this.#dispatched(id, placement.toRelease(frame.texts()))
     if (kind === ASK.prefill) {
       const key = frame.number()

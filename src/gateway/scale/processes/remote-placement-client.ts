@@ -63,6 +63,12 @@ export function remotePlacementClient(link: RelayLink, admission: KnownRoom): Pl
       return exclude.size === 0 && known ? true : yes(ASK.any, role, exclude)
     },
     mayRetry: (role, exclude) => yes(ASK.mayRetry, role, exclude),
+    mayResume: exclude =>
+      link.ask(
+        ASK.mayResume,
+        to => to.texts(exclude),
+        frame => frame.byte() === 1,
+      ),
     requestCame: () => link.tell(ASK.requestCame),
     toPrefill: (prefixKey, tokens, exclude) =>
       link.ask(

@@ -62,6 +62,7 @@ export class OwnShare {
     return {
       any: (role, exclude) => client().any(role, exclude),
       mayRetry: (role, exclude) => client().mayRetry(role, exclude),
+      mayResume: exclude => client().mayResume(exclude),
       requestCame: () => client().requestCame(),
       toPrefill: (key, tokens, exclude) =>
         this.#remote?.toPrefill(key, tokens, exclude) ??
