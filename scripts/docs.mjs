@@ -58,7 +58,7 @@ for (const [name, text] of [
     'evidence/conversations.md',
     conversationsPage(await saved('conversations.json'), await saved('conversations-live.json')),
   ],
-  ['evidence/adapt.md', adaptPage(await saved('adapt.json'))],
+  ['evidence/adapt.md', adaptPage(await saved('adapt.json'), await saved('adapt-live.json'))],
   ...(gpuFigure === undefined ? [] : [[`pictures/${STEP_FIGURE}`, gpuFigure]]),
   [
     'guides/scale.md',

@@ -1,15 +1,16 @@
 /** docs/evidence/adapt.md: the page, and the bars that it shows. */
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
-import { type AdaptFigures, adaptPage } from '../src/report/adapt-page.ts'
+import { type AdaptFigures, type AdaptLive, adaptPage } from '../src/report/adapt-page.ts'
 import { meanInterval } from '../src/sim/confidence.ts'
 
 const docs = (name: string) => readFileSync(new URL(`../docs/evidence/${name}`, import.meta.url), 'utf8')
 const figures = JSON.parse(docs('results/adapt.json')) as AdaptFigures
+const live = JSON.parse(docs('results/adapt-live.json')) as AdaptLive
 
 describe('docs/evidence/adapt.md', () => {
   it('is generated from the saved results: run `npm run build && npm run docs` if not', () => {
-    expect(docs('adapt.md')).toBe(adaptPage(figures))
+    expect(docs('adapt.md')).toBe(adaptPage(figures, live))
   })
 
   it('shows at least 20 swaps whose gains are those that were predicted, within two points', () => {
@@ -22,6 +23,16 @@ describe('docs/evidence/adapt.md', () => {
 
   it('shows that a refit on the sample comes within two points of a fit made for the traffic', () => {
     for (const { own, realised } of figures.swaps) expect(own.mean - realised.mean).toBeLessThan(0.02)
+  })
+
+  it('shows a long run in which nothing is lost and both swaps are as good as a fit, within two points', () => {
+    expect(live.minutes).toBeGreaterThanOrEqual(20)
+    expect(live.ends.lost).toBe(0)
+    expect(live.phases.map(({ traffic }) => traffic)).toEqual(['lang', 'task'])
+    for (const { swapSeconds, worse } of live.phases) {
+      expect(swapSeconds).toBeLessThan(180)
+      expect(worse).toBeLessThan(0.02)
+    }
   })
 
   it('shows that matched traffic is never worse by more than half a percent', () => {

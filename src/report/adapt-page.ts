@@ -1,4 +1,7 @@
-/** docs/evidence/adapt.md, from docs/evidence/results/adapt.json, which `bench/adapt.mjs` writes. */
+/**
+ * docs/evidence/adapt.md, from docs/evidence/results/adapt.json, which `bench/adapt.mjs` writes, and
+ * adapt-live.json, which `test/soak/adapt.mjs` prints.
+ */
 import type { Interval } from '../sim/confidence.ts'
 import { meanInterval } from '../sim/confidence.ts'
 import { markdownTable } from './markdown-table.ts'
@@ -57,7 +60,25 @@ export interface AdaptDriftRow {
   readonly lowestDomain: { readonly name: string; readonly rank: number }
 }
 
-export function adaptPage(figures: AdaptFigures): string {
+/** A long run on the embedded cluster. Shares of TPOT. */
+export interface AdaptLive {
+  readonly date: string
+  readonly minutes: number
+  readonly perSecond: number
+  readonly speed: number
+  readonly ends: { readonly ok: number; readonly broken: number; readonly lost: number }
+  readonly phases: readonly {
+    readonly traffic: string
+    readonly swapSeconds: number
+    readonly gain: number
+    readonly gainHalf: number
+    readonly judgedBy: string
+    readonly worse: number
+    readonly worseHalf: number
+  }[]
+}
+
+export function adaptPage(figures: AdaptFigures, live: AdaptLive): string {
   const { swaps, matched, drift, workers, rate, requests, profile, runSeeds, minGain } = figures
   return `${[
     '# Live recalibration: what it predicts and what it gives',
@@ -73,7 +94,28 @@ export function adaptPage(figures: AdaptFigures): string {
     `The rank of a request is the share of calibration requests with a lower cosine to their nearest centroid. A week of requests of the same mix (${drift[0]!.perSecond} per second, ${whole(7 * 86_400 * drift[0]!.perSecond)} in all), in constant shares and with shares that rotate each day; then 200 switches to the other mix.`,
     driftTable(drift),
     'A domain that is alone has another mean rank than the mix; one with fewer than 5 % of the requests, which the fit hardly saw, may raise an alarm when it is alone. A change of shares between known domains raises none, although a refit might pay.',
+    ...liveSection(live),
   ].join('\n\n')}\n`
+}
+
+function liveSection({ date, minutes, perSecond, speed, ends, phases }: AdaptLive): string[] {
+  const { ok, broken, lost } = ends
+  return [
+    '## On the embedded cluster',
+    `Replayed: real gateway and workers, step times from a profile. ${minutes} minutes with \`adapt.mode: on\`, 2P4D, profile \`h200-first\` at speed ${speed}, ${perSecond} requests per second, on two cores shared with other work, ${date}. Traffic switches twice, and a decode worker dies shortly after each switch. Of ${whole(ok + broken + lost)} requests ${lost} were lost; ${broken} streams on the workers that died ended with an error event. *Against a fit*: change of mean TPOT against an artifact that \`eldr fit\` made for that traffic, in six alternating pairs of slots that begin 90 seconds after the switch, or with a later swap; target: at most 2 %.`,
+    markdownTable(
+      ['traffic', 'swapped after', 'predicted gain', 'judged by', 'against a fit'],
+      1,
+      phases.map(({ traffic, swapSeconds, gain, gainHalf, judgedBy, worse, worseHalf }) => [
+        traffic,
+        `${fixed(swapSeconds, 0)} s`,
+        `${percent(gain)} ± ${percent(gainHalf)} %`,
+        judgedBy,
+        `${worse > 0 ? '+' : ''}${percent(worse)} ± ${percent(worseHalf)} %`,
+      ]),
+    ),
+    '<!-- not run: it takes 20 minutes and a quiet machine; CI runs one minute of it -->\n```sh\nnpm run build && npm run test:soak-adapt -- --minutes 20\n```',
+  ]
 }
 
 const percent = (share: number) => fixed(100 * share, 1)
