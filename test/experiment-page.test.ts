@@ -72,7 +72,7 @@ describe('docs/evidence/experiment.md', () => {
   it('shows the cost of shadow policies as measured, and says what that does not show', () => {
     expect(shadow.rounds).toBeGreaterThanOrEqual(4)
     expect(shadow.ratio).toBeLessThan(1.1)
-    const says = docs('experiment.md').includes('does not show that the cost is below 10 %')
+    const says = /was not reached|reaches above it/.test(docs('experiment.md'))
     expect(says).toBe(shadow.high > 1.1 || shadow.beside.requestsPerSecond < 1_000)
   })
 })

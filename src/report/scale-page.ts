@@ -76,15 +76,16 @@ function stalenessTable(clusters: ScaleFigures['staleness']['clusters'], topolog
 
 /**
  * Cells of one worker are left out unless chosen by signature: there the policy inside has nothing to choose.
+ * So are those chosen by load, whose TPOT is that of a random choice within 2 points.
  */
 function cellTable(rows: readonly CellFigures[]): string {
-  const words = { random: 'at random', load: 'by load', locality: 'by signature' }
+  const words = { random: 'at random', load: '', locality: 'by signature' }
   const workers = 64
   return markdownTable(
     ['policy in the cell', 'cells', 'chosen', 'TPOT p50', 'TPOT p99', 'imbalance'],
     3,
     rows
-      .filter(({ cells, by }) => cells < workers || by === 'locality')
+      .filter(({ cells, by }) => by !== 'load' && (cells < workers || by === 'locality'))
       .map(row => [
         row.policy,
         `${whole(row.cells)} × ${whole(workers / row.cells)}`,
