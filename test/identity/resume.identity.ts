@@ -39,6 +39,22 @@ const BODIES = Array.from({ length: 24 }, (_, i) => {
   }
 })
 
+/** What is read of an event. */
+interface StreamEvent {
+  id: string
+  object: string
+  created: number
+  model: string
+  usage?: unknown
+  choices: {
+    index: number
+    text?: string
+    delta?: { role?: string; content?: string }
+    finish_reason?: string
+    stop_reason?: unknown
+  }[]
+}
+
 interface Answer {
   /** Text and end of each choice, and the usage. */
   readonly said: string
@@ -60,14 +76,13 @@ async function ask(gateway: RunningProcess, body: object, onEvent = () => {}): P
   const heads = new Set<string>()
   let usage: unknown
   for (const event of events) {
-    // oxlint-disable-next-line typescript/no-explicit-any -- vLLM's events
-    const read = JSON.parse(event.slice(6)) as any
+    const read = JSON.parse(event.slice(6)) as StreamEvent
     heads.add([read.id, read.object, read.created, read.model].join())
     usage = read.usage ?? usage
     for (const { index, text: own, delta, finish_reason, stop_reason } of read.choices) {
       const choice = (choices[index] ??= { text: '', end: undefined })
       if (delta?.role) choice.role = `${choice.role ?? ''}${delta.role}`
-      choice.text += own ?? delta.content
+      choice.text += own ?? delta!.content
       if (finish_reason) choice.end = [choice.end, finish_reason, stop_reason]
     }
   }

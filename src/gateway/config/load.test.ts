@@ -166,7 +166,7 @@ const SAMPLES: Readonly<Record<string, readonly [string, unknown]>> = {
   ELDR_RETRY_MAX_RETRIES: ['5', 5],
   ELDR_RETRY_INITIAL_BACKOFF_MS: ['10', 10],
   ELDR_DISABLE_RETRIES: ['true', 0],
-  ELDR_DISABLE_RESUME: ['true', false],
+  ELDR_RESUME: ['true', true],
   ELDR_CB_FAILURE_THRESHOLD: ['10', 10],
   ELDR_CB_TIMEOUT_DURATION_SECS: ['60', 60_000],
   ELDR_CB_WINDOW_DURATION_SECS: ['120', 120_000],
