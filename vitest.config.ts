@@ -3,11 +3,15 @@ import { configDefaults, defineConfig } from 'vitest/config'
 
 /** Run by `npm run test:processes`: `npm test` ends within five minutes on two cores. */
 export const LONG = [
+  'test/calibrate/end-to-end.test.ts',
+  'test/gateway/adapt.test.ts',
   'test/gateway/experiment.test.ts',
   'test/gateway/processes.test.ts',
   'test/up/demo.test.ts',
+  'test/up/up.test.ts',
   'test/worker/conversations.test.ts',
   'test/worker/faults.test.ts',
+  'test/worker/gateway.test.ts',
 ]
 
 export default defineConfig({
