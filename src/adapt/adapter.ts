@@ -184,9 +184,10 @@ export class Adapter {
       for (const { path, sha256, lineage, outcome } of swaps) {
         const { heldUntilMs, state = 'past', ...seen } = outcome ?? {}
         this.#list({ ...lineage, ...seen, file: path, sha256, state })
-        // Not if an operator has loaded another artifact since.
-        if (heldUntilMs !== undefined && state !== 'past' && this.#inForce?.sha256 === lineage.parentSha256)
-          this.held({ how: state, untilMs: heldUntilMs, sha256 })
+        // The newest one that lasts, and not if an operator has loaded another artifact since.
+        const isInForce = this.#inForce?.sha256 === lineage.parentSha256
+        const lasts = heldUntilMs !== undefined && heldUntilMs > this.#now() && this.#hold === undefined
+        if (lasts && state !== 'past' && isInForce) this.held({ how: state, untilMs: heldUntilMs, sha256 })
       }
     } catch (error) {
       this.#host.happened({ kind: 'failed', problem: wordsOf(error) })
@@ -227,6 +228,7 @@ export class Adapter {
       // What was suggested is for traffic that has gone.
       this.#suggestion = undefined
       this.#retryMs = RETRY_MS
+      this.#notBeforeMs = 0
       this.#host.happened({ kind: 'recovered', meanRank })
     }
   }
@@ -486,6 +488,7 @@ export class Adapter {
     try {
       await this.#files.saveParent(target.artifact, target.file, target.sha256)
       path = await this.#files.saveSwap(result.artifact)
+      this.#folderProblem = undefined
       this.#known.set(target.sha256, { shownAs: target.file, assignment: target.assigned })
       // Only streams of the same traffic: those before the change were of other requests.
       const before = this.#streams.between(Math.max(this.#changedMs, this.#routingMs, this.#resumedMs))

@@ -125,6 +125,18 @@ describe('learnt costs', () => {
     for (const worker of [0, 1, 2, 4, 5, 6, 7]) expect(slownessOf(learnt, worker)).toBeCloseTo(1, 1)
   })
 
+  it('follow levels that change again and again, and stay finite', () => {
+    // Shortly after each other, so that few residuals are known of a level when the next one comes.
+    for (let seed = 0; seed < 40; seed++) {
+      const learnt = learntFrom({ streams: 500 + seed })
+      for (const [at, factor] of [2, 4, 8, 3, 1].entries())
+        feed(learnt, { streams: 40 + 3 * seed, slowness: () => factor, seed: 100 * seed + at })
+      feed(learnt, { streams: 600, seed })
+      for (let worker = 0; worker < WORKERS; worker++)
+        expect(timeOf(learnt.of(worker), usual) / timeOf(TRUE_COST, usual)).toBeCloseTo(1, 0)
+    }
+  })
+
   it('keep their level if fewer than most workers change, however many streams these have', () => {
     const learnt = learntFrom({ streams: 2_000 })
     const before = timeOf(learnt.of(WORKERS), usual)

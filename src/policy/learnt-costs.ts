@@ -140,7 +140,8 @@ export function learntCosts(asked: UnionCost): LearntCosts {
     if (own === undefined)
       workers.set(worker, (own = { speed: clusterSpeed, streams: 0, lastSeen: 0, recent: [] }))
     const residual = ratio - own.speed
-    own.recent[own.streams % RECENT_STREAMS] = residual
+    own.recent.push(residual)
+    if (own.recent.length > RECENT_STREAMS) own.recent.shift()
     own.streams++
     own.speed += clipped(residual, MAX_RESIDUAL) / Math.min(FIRST_SPEED_STREAMS + own.streams, SPEED_STREAMS)
     own.lastSeen = seen

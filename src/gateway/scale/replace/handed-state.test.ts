@@ -63,6 +63,9 @@ describe('the state of a successor', () => {
     expect(stateFor(settings, handedBy(settings, { artifact: loaded })).artifact).toEqual(loaded)
     const next = stateFor(settingsOf([2]), handedBy(settings, { artifact: loaded, clusters: 4 }))
     expect([next.artifact, next.clusters]).toEqual([undefined, undefined])
+    // Other workers may need another number of clusters.
+    const more = settingsOf([2, 3], { routing: { artifact } })
+    expect(stateFor(more, handedBy(settings, { artifact: own, clusters: 4 })).clusters).toBeUndefined()
   })
 
   it('has the workers of a changed configuration, without those that an operator removed', () => {

@@ -48,16 +48,23 @@ function routingFor(
 
 /** The configured artifact is read from its file again, which may have been replaced; another one stays. */
 function artifactFor(
-  { routing: now }: Configured,
-  { routing: before }: Configured,
+  { routing: now, workers }: Configured,
+  { routing: before, workers: workersBefore }: Configured,
   { artifact, clusters }: SavedState,
 ): Pick<SavedState, 'artifact' | 'clusters'> {
   if (now.artifact !== before.artifact) return { artifact: undefined, clusters: undefined }
-  return { artifact: artifact?.shownAs === before.artifact ? undefined : artifact, clusters }
+  return {
+    artifact: artifact?.shownAs === before.artifact ? undefined : artifact,
+    // Other workers may need another number.
+    clusters: areSame(workers, workersBefore) ? clusters : undefined,
+  }
 }
 
+const areSame = (a: readonly WorkerSpec[], b: readonly WorkerSpec[]): boolean =>
+  JSON.stringify(a) === JSON.stringify(b)
+
 function workersFor(now: Configured, before: Configured, { workers = [] }: SavedState): SavedWorker[] {
-  if (JSON.stringify(now.workers) === JSON.stringify(before.workers)) return [...workers]
+  if (areSame(now.workers, before.workers)) return [...workers]
   const known = (spec: WorkerSpec) => workers.find(each => isSame(each.spec, spec))
   const wasRemoved = (spec: WorkerSpec) =>
     before.workers.some(each => isSame(each, spec)) && known(spec) === undefined
