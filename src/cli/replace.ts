@@ -23,7 +23,16 @@ export function commandHere(): Command {
     nodeArgs: process.execArgv,
     program: program!,
     args: args.filter(arg => arg !== REPLACE_FLAG),
-    folder: process.cwd(),
+    folder: folderHere(),
     env: process.env,
+  }
+}
+
+/** A folder that has been removed has no name. */
+function folderHere(): string {
+  try {
+    return process.cwd()
+  } catch {
+    return '/'
   }
 }

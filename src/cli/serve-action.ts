@@ -48,7 +48,13 @@ async function serveFirst(flags: FlagValues, start: StartGateway): Promise<void>
     command: commandHere(),
     readyMs: replaceReadyMs,
     log,
-    replaced: url => control?.rename(at(url)),
+    replaced(url) {
+      try {
+        control?.rename(at(url))
+      } catch (error) {
+        log.warn({ err: error }, '`eldr serve --replace` can no longer reach this gateway')
+      }
+    },
   })
   const control = await openControlSocket(at(gateway.url), replacement.replace).catch((error: unknown) => {
     log.debug({ err: error }, '`eldr serve --replace` cannot reach this gateway; POST /eldr/replace can')
@@ -68,7 +74,9 @@ async function serveFirst(flags: FlagValues, start: StartGateway): Promise<void>
 
 /** A process that replaces another one, and may be replaced. */
 async function serveNext(flags: FlagValues, start: StartGateway, successor: SuccessorSide): Promise<void> {
-  const { settings, log, stopSignal } = await loaded(flags)
+  // A service manager may signal every process, and the first one passes its signal on: that is one stop. A
+  // second one ends the first process, and this one with it.
+  const { settings, log, stopSignal } = await loaded(flags, () => {})
   const { replaceReadyMs, shutdownGraceMs } = settings.server
   let gateway: Served | undefined
   process.on('SIGUSR2', () => gateway?.context.logLevel.toggleDebug())
@@ -89,14 +97,14 @@ async function serveNext(flags: FlagValues, start: StartGateway, successor: Succ
   process.exit(0) // the channel to the first process is open
 }
 
-async function loaded(flags: FlagValues) {
+async function loaded(flags: FlagValues, force?: () => void) {
   const loaded = await loadSettings({ flags, env: process.env })
   const log = createLog(loaded.settings.observe)
   for (const warning of loaded.warnings) log.warn(warning)
   logConfiguration(log, loaded)
   // Listen before the start, which may take a while: a signal that arrives meanwhile stops the gateway once
   // it is up.
-  return { settings: loaded.settings, log, stopSignal: shutdownSignal({ repeatMs: 0 }) }
+  return { settings: loaded.settings, log, stopSignal: shutdownSignal({ repeatMs: 0, force }) }
 }
 
 function logStop(log: Log, signal: NodeJS.Signals, graceMs: number): void {

@@ -66,7 +66,8 @@ export async function sendGeneration(
       computedTokens: usage?.computedTokens,
       firstTokenMs: request.stream ? attempt.firstByteMs - attempt.startedMs : undefined,
     })
-  else if (end.kind !== 'failed') placement.end('ignored')
+  // A worker that goes on with other tokens than the client has is not at fault.
+  else if (end.kind !== 'failed' || tracker?.diverged) placement.end('ignored')
   // A worker that has no room has not failed.
   else
     placement.end(end.status === 429 ? 'ignored' : 'failed', { unreachable: isUnreachable(end.failure.kind) })

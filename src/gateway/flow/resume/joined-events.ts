@@ -87,7 +87,7 @@ export class JoinedEvents implements StreamEvents {
     // Where the text of an event belongs to both sides, nothing says where to cut it.
     const isMixed = again.length > 0 && this.#seam.progress.overlaps && text !== ''
     if (isMixed || this.#compared < this.#again.length) return this.#stop()
-    return this.#rewritten(event, own)
+    return this.#rewritten(event, Array.isArray(choice.token_ids) ? own : undefined)
   }
 
   #stop(): undefined {

@@ -60,6 +60,8 @@ export class Progress {
   /** For each event with text: tokens so far, and bytes of text so far. Kept only with stop strings. */
   readonly #marks: number[] = []
   #textBytes = 0
+  /** What the client had when the leg began. */
+  #kept = { ids: 0, textTokens: 0, marks: 0, textBytes: 0, head: undefined as StreamHead | undefined }
 
   /**
    * `overlapBytes`: text that another worker must generate again before the seam, because the worker held
@@ -104,6 +106,24 @@ export class Progress {
   get promptTokens(): number {
     this.#promptTokens ??= (this.promptIds?.match(/\d+/g) ?? []).length
     return this.#promptTokens
+  }
+
+  /** A leg begins. */
+  mark(): void {
+    const { ids, head } = this
+    const [textTokens, textBytes] = [this.#textTokens, this.#textBytes]
+    this.#kept = { ids: ids.length, textTokens, marks: this.#marks.length, textBytes, head }
+  }
+
+  /** The leg ended before the client got anything of it: what was read does not count. */
+  rewind(): void {
+    if (this.obstacle !== undefined) return
+    this.ids.length = this.#kept.ids
+    this.#marks.length = this.#kept.marks
+    this.#textTokens = this.#kept.textTokens
+    this.#textBytes = this.#kept.textBytes
+    this.head = this.#kept.head
+    this.finished = this.usageSent = false
   }
 
   /** Gives up; the first reason counts. */

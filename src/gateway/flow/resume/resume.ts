@@ -123,14 +123,21 @@ class Resuming {
     if (this.#resumed >= settings.resume.maxPerRequest) return 'limit'
     if (promptIds === undefined) return 'no_ids'
     if (cut > 0 && hasOtherThanText(this.#generation.request)) return 'multimodal'
-    if (!(await placement.any('decode', this.#excluded))) return 'no_worker'
-    return (await placement.mayResume(this.#excluded)) ? undefined : 'budget'
+    try {
+      if (!(await placement.any('decode', this.#excluded))) return 'no_worker'
+      return (await placement.mayResume(this.#excluded)) ? undefined : 'budget'
+    } catch (error) {
+      // The owner process is away.
+      if (error instanceof Refusal) return 'no_worker'
+      throw error
+    }
   }
 
   /** The request that another worker gets: the client's own if it has no text yet. */
   #continuation(): Pick<Generation, 'request' | 'path'> {
     const { request, path } = this.#generation
     const progress = this.#progress
+    progress.mark()
     const { wantsIds: keepsIds } = this.#traits
     const { cut } = progress
     if (cut === 0) {

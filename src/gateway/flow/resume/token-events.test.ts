@@ -124,3 +124,25 @@ describe('TokenEvents', () => {
     expect([short.cut, short.overlaps]).toEqual([0, true])
   })
 })
+
+describe('Progress', () => {
+  it('forgets what an attempt read of which the client got nothing', () => {
+    const progress = new Progress(1000, 0)
+    const read = (...texts: readonly string[]) => {
+      const events = new TokenEvents(progress, false)
+      const said = texts.map((text, at) => ({ text, ids: [10 + at] }))
+      for (const event of eventsOf([...said, { text: 'end', ids: [99] }], false, '').slice(0, said.length))
+        events.push(Buffer.from(event))
+    }
+    read('lost', 'twice')
+    progress.rewind()
+    read('a', 'b')
+    expect([progress.ids, progress.cut]).toEqual([[10, 11], 2])
+    progress.mark()
+    progress.ids.push(7)
+    progress.added(1)
+    progress.finished = true
+    progress.rewind()
+    expect([progress.ids, progress.cut, progress.finished]).toEqual([[10, 11], 2, false])
+  })
+})

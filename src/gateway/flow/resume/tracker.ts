@@ -44,7 +44,9 @@ export class StreamTracker {
     this.#byPosition = headers[SAMPLING_HEADER] === BY_POSITION
   }
 
+  /** Of an attempt. The client has seen nothing of one before it since the mark. */
   streamEvents(): StreamEvents {
+    this.#progress.rewind()
     if (this.seam === undefined) return new TokenEvents(this.#progress, this.#traits.wantsIds)
     return (this.#joined = new JoinedEvents(this.seam))
   }

@@ -39,6 +39,7 @@ export async function openControlSocket(
     },
     close() {
       server.close()
+      process.off('exit', remove) // another gateway may have the address by then
       remove()
     },
   }
@@ -90,7 +91,11 @@ function pathFor(address: string): string {
 function ownFolder(): string {
   const uid = process.getuid?.() ?? 0
   const folder = join(tmpdir(), `eldr-${uid}`)
-  mkdirSync(folder, { recursive: true, mode: 0o700 })
+  try {
+    mkdirSync(folder, { mode: 0o700 })
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+  }
   const found = lstatSync(folder)
   if (!found.isDirectory() || found.uid !== uid)
     throw new EldrError('ELDR_FILE_UNWRITABLE', { file: folder, found: 'a folder of another user' })
