@@ -91,8 +91,8 @@ describe('metrics', () => {
     })
     const unseen = gateway.definitions.map(({ name }) => name).filter(name => !shown.includes(name))
     // The first has no value before a refit (GET /eldr/adapt shows it), the breaker panel covers the second,
-    // the collector shows traces, GET /eldr/shadow shows shadow policies, alerts cover discovery and
-    // replicas; the rest is for debugging one gateway.
+    // the collector shows traces, GET /eldr/shadow shows shadow policies, streams are resumed only with
+    // --resume, alerts cover discovery and replicas; the rest is for debugging one gateway.
     expect(unseen.toSorted()).toEqual([
       'eldr_adapt_predicted_gain',
       'eldr_breaker_transitions_total',
@@ -104,12 +104,15 @@ describe('metrics', () => {
       'eldr_replica_ignored_total',
       'eldr_replica_messages_total',
       'eldr_replica_view_age_seconds',
+      'eldr_resume_pause_seconds',
       'eldr_shadow_cost_seconds_total',
       'eldr_shadow_decisions_total',
       'eldr_shadow_errors_total',
       'eldr_shadow_experts_total',
       'eldr_shadow_judged_total',
       'eldr_step_cost_streams',
+      'eldr_streams_not_resumed_total',
+      'eldr_streams_resumed_total',
       'eldr_trace_spans_dropped_total',
       'eldr_trace_spans_total',
       'eldr_worker_connections_total',

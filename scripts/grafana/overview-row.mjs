@@ -82,12 +82,6 @@ export const overview = {
     graph('Request duration', 's', 'From the request to its end.', quantiles('eldr_request_seconds')),
     graph('Queue time', 's', 'How long requests waited for admission.', quantiles('eldr_queue_seconds')),
     graph('Prefill time', 's', 'Duration of the prefill leg.', quantiles('eldr_prefill_seconds')),
-    graph(
-      'Pause of resumed streams',
-      's',
-      'From the failure of a decode worker to the next token from another one.',
-      quantiles('eldr_resume_pause_seconds'),
-    ),
     graph('Tokens', 'none', 'Prompt tokens and output tokens per second.', [
       { expr: sum('kind', rate(of('eldr_tokens_total'))), legend: '{{kind}}' },
     ]),

@@ -129,16 +129,9 @@ export const workers = {
         legend: '{{worker}} {{direction}}',
       },
     ]),
-    graph(
-      'Retries by cause',
-      'ops',
-      'Retries by leg and cause; broken streams that went on elsewhere, and those that did not.',
-      [
-        { expr: sum('leg, cause', rate(of('eldr_retries_total'))), legend: '{{leg}} {{cause}}' },
-        { expr: sum('cause', rate(of('eldr_streams_resumed_total'))), legend: 'resumed {{cause}}' },
-        { expr: sum('reason', rate(of('eldr_streams_not_resumed_total'))), legend: 'not resumed {{reason}}' },
-      ],
-    ),
+    graph('Retries by cause', 'ops', 'Retries by leg and cause.', [
+      { expr: sum('leg, cause', rate(of('eldr_retries_total'))), legend: '{{leg}} {{cause}}' },
+    ]),
     graph(
       'Active experts per step',
       'none',

@@ -8,6 +8,7 @@ import type { AdminRoute } from './routes.ts'
 export const LEASE_MS = { min: 100, max: 600_000, default: 10_000 } as const
 /** An hour. */
 export const MAX_WASHOUT_MS = 3_600_000
+export const MAX_SLOT = 1_000_000
 
 export function experimentRoutes({ experiments }: AdminParts): AdminRoute[] {
   return [
@@ -29,7 +30,7 @@ export function experimentRoutes({ experiments }: AdminParts): AdminRoute[] {
         const policy = nameOf(fields, 'policy', POLICIES)
         const tau = tauOf(fields)
         const washoutMs = wholeOf(fields, 'washoutMs', 0, MAX_WASHOUT_MS) ?? 0
-        const slot = wholeOf(fields, 'slot', 1, Number.MAX_SAFE_INTEGER)
+        const slot = wholeOf(fields, 'slot', 1, MAX_SLOT)
         if (policy === undefined && Object.keys(fields).length > 0)
           throw badRequest(
             'policy is missing: a slot needs one. To renew the lease, send no fields.',

@@ -4,7 +4,7 @@ import type { WorkerSource } from '../../../cluster/worker.ts'
 import { POLICIES } from '../../../policy/decode-policy.ts'
 import { PREFILL_POLICIES } from '../../../policy/prefill-policy.ts'
 import type { ExperimentView, FinishedSlot } from '../experiment/experiments.ts'
-import { LEASE_MS, MAX_WASHOUT_MS } from '../admin/experiment-routes.ts'
+import { LEASE_MS, MAX_SLOT, MAX_WASHOUT_MS } from '../admin/experiment-routes.ts'
 import { MAX_LEVEL_MS } from '../admin/log-routes.ts'
 import { MAX_CLUSTERS } from '../admin/routing-routes.ts'
 import { MAX_TAU } from '../../config/schema/schema-parts.ts'
@@ -290,6 +290,7 @@ export const experimentSlot = z
       slot: z
         .int()
         .min(1)
+        .max(MAX_SLOT)
         .optional()
         .describe('Number of the slot to start. A repeated request with the same number has no effect.'),
     }),
