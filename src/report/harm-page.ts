@@ -67,7 +67,7 @@ export function harmPage(figures: HarmFigures, live: LiveHarm, byTau: HarmFigure
 
 Routing by experts must not cost more than balancing load, whatever the artifact. The bound for \`eldr\` and \`union\`: TPOT at most ${whole(100 * BOUND.p50)} % above \`jsq\` at the median and ${whole(100 * BOUND.p99)} % at p99, as a mean over seeds, at batches of 10 to 45 on ${topology}. \`band\` is the paper’s rule, without a bound. [Drift](drift.md#small-clusters) has small clusters with a slow worker.
 
-Simulated: ${topology}, profile \`${profile}\` (a decode step in plain torch), the shipped evaluation traces of lab16, ${arrivals} arrivals, ${whole(requests)} requests per run, ${whole(seeds)} seeds. Changes of TPOT p50 / p99 against \`jsq\` in percent, paired by seed, ± 95 %. Cells above the bound are **bold**. Seeds share three draws of each random artifact. Constants were chosen on calibration traces alone (\`--held-out\`).
+Simulated: ${topology}, profile \`${profile}\` (a decode step in plain torch), the shipped evaluation traces of lab16, ${arrivals} arrivals, ${whole(requests)} requests per run, ${whole(seeds)} seeds. Changes of TPOT p50 / p99 against \`jsq\` in percent, paired by seed, ± 95 %. Cells above the bound are **bold**. Seeds share three draws of each random artifact. Constants were chosen on calibration traces alone (\`--held-out\`), except how much load slow workers may pass on, which was settled on evaluation traces and matters only with a slow worker.
 
 Artifacts:
 
